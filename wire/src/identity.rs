@@ -1,0 +1,168 @@
+//! Names of parties and things: identities of nodes and callers, and the plain names in subjects.
+//!
+//! The grammar is strict, and there is one spelling for each name, because a name becomes part of a subject, a file
+//! name, an argument of `ssh` and a line in an audit log. It does not ask whether the name exists.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+
+/// The name of a node or a caller: labels of `a-z 0-9 - _` joined by dots, as in a DNS name.
+///
+/// Upper case is folded to lower case when it is parsed, and a trailing dot is dropped; a label neither begins nor ends with
+/// a hyphen. So `DB1.Acme.net.` and `db1.acme.net` are one identity.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Identity(String);
+
+/// Why a text is not a name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Nothing was given.
+    #[error("the name is empty")]
+    Empty,
+    /// More bytes than the limit.
+    #[error("the name begins `{start}` and is {length} bytes long, more than {limit}")]
+    TooLong {
+        /// The first characters of what was given.
+        start: String,
+        /// Its length in bytes.
+        length: usize,
+        /// The longest that is accepted.
+        limit: usize,
+    },
+    /// A character outside the grammar.
+    #[error("`{name}` holds {character:?}; names are made of a-z, 0-9, - and _{}", if *.dots { ", joined by dots" } else { "" })]
+    Character {
+        /// The whole text.
+        name: String,
+        /// The first character that does not belong.
+        character: char,
+        /// Whether this kind of name may have dots.
+        dots: bool,
+    },
+    /// A label that is empty, too long, or has a hyphen at an end.
+    #[error("`{name}` has the part `{label}`; a part has 1 to 63 characters and no hyphen at its ends")]
+    Label {
+        /// The whole text.
+        name: String,
+        /// The offending part between two dots.
+        label: String,
+    },
+}
+
+impl Identity {
+    /// Parses and normalises an identity.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        let trimmed = text.strip_suffix('.').unwrap_or(text);
+        check_length(trimmed, limits::IDENTITY_BYTES)?;
+        check_characters(trimmed, true)?;
+        for label in trimmed.split('.') {
+            check_label(trimmed, label)?;
+        }
+        Ok(Self(trimmed.to_ascii_lowercase()))
+    }
+
+    /// The normalised text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The name of a collective, an agent or an action: one subject token of `a-z 0-9 - _`, beginning with a letter.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(String);
+
+impl Name {
+    /// Parses a name. Upper case is folded.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        check_length(text, limits::NAME_BYTES)?;
+        check_characters(text, false)?;
+        check_label(text, text)?;
+        match text.chars().next() {
+            Some(first) if first.is_ascii_alphabetic() => Ok(Self(text.to_ascii_lowercase())),
+            Some(character) => {
+                Err(NameError::Character { name: text.to_owned(), character, dots: false })
+            }
+            None => Err(NameError::Empty),
+        }
+    }
+
+    /// The normalised text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn check_length(text: &str, limit: usize) -> Result<(), NameError> {
+    if text.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if text.len() > limit {
+        let start = text.chars().take(24).collect();
+        return Err(NameError::TooLong { start, length: text.len(), limit });
+    }
+    Ok(())
+}
+
+fn check_characters(text: &str, dots: bool) -> Result<(), NameError> {
+    let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_') || (dots && c == '.');
+    match text.chars().find(|c| !belongs(*c)) {
+        Some(character) => Err(NameError::Character { name: text.to_owned(), character, dots }),
+        None => Ok(()),
+    }
+}
+
+fn check_label(name: &str, label: &str) -> Result<(), NameError> {
+    let bad = label.is_empty()
+        || label.len() > limits::LABEL_BYTES
+        || label.starts_with('-')
+        || label.ends_with('-');
+    if bad {
+        return Err(NameError::Label { name: name.to_owned(), label: label.to_owned() });
+    }
+    Ok(())
+}
+
+macro_rules! text_newtype {
+    ($($type:ident),*) => {$(
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+        impl FromStr for $type {
+            type Err = NameError;
+            fn from_str(text: &str) -> Result<Self, NameError> {
+                Self::parse(text)
+            }
+        }
+        impl TryFrom<String> for $type {
+            type Error = NameError;
+            fn try_from(text: String) -> Result<Self, NameError> {
+                Self::parse(&text)
+            }
+        }
+        impl From<$type> for String {
+            fn from(name: $type) -> Self {
+                name.0
+            }
+        }
+        impl AsRef<str> for $type {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+    )*};
+}
+
+text_newtype!(Identity, Name);

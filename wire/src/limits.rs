@@ -1,0 +1,34 @@
+//! Every limit that stands between untrusted bytes and a parser, in one place.
+//!
+//! The limits are protocol: both sides know them. What an operator may tune (concurrency, queue depth) is
+//! configuration and lives with the daemon.
+
+/// Largest sealed request that is decoded, in bytes. Below the broker's default `max_payload` of 1 MiB.
+pub const REQUEST_BYTES: usize = 1024 * 1024;
+
+/// Largest sealed reply that is decoded, in bytes.
+pub const REPLY_BYTES: usize = 1024 * 1024;
+
+/// Largest JSON web token that is decoded, in bytes. An account token carries signing keys and revocations.
+pub const TOKEN_BYTES: usize = 256 * 1024;
+
+/// Largest user token inside a message, in bytes.
+pub const USER_TOKEN_BYTES: usize = 16 * 1024;
+
+/// Longest identity, in bytes: the limit of a DNS name.
+pub const IDENTITY_BYTES: usize = 253;
+
+/// Longest part of an identity between dots, in bytes: the limit of a DNS label.
+pub const LABEL_BYTES: usize = 63;
+
+/// Longest name of a collective, an agent or an action, in bytes.
+pub const NAME_BYTES: usize = 64;
+
+/// Most nodes that one request may name.
+pub const TARGETS: usize = 20_000;
+
+/// Longest time to live of a request, in milliseconds: one day.
+pub const TTL_MILLIS: u64 = 24 * 60 * 60 * 1000;
+
+/// Deepest nesting of JSON that is accepted, as `serde_json` counts it.
+pub const JSON_DEPTH: usize = 128;

@@ -1,0 +1,49 @@
+//! A reply: what a node signs. Not its envelope (see [`crate::sign`]).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::Millis;
+use crate::identity::{Identity, Name};
+use crate::status::{Reason, Status};
+
+/// The body of a signed reply. Unknown fields are ignored: a newer node may tell more.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The request that is answered.
+    pub request: Uuid,
+    /// Who answers: the name in the node's token, repeated so that it is signed.
+    pub sender: Identity,
+    /// The agent that was asked.
+    pub agent: Name,
+    /// The action that was asked.
+    pub action: Name,
+    /// How it ended.
+    pub statuscode: Status,
+    /// The status in words; `OK`, or what went wrong.
+    pub statusmsg: String,
+    /// What the code cannot say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// The action's outputs.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub data: Map<String, Value>,
+    /// The node's clock when it signed, in milliseconds since the epoch.
+    pub time: Millis,
+    /// How long the action ran on the node, in milliseconds.
+    #[serde(default)]
+    pub took: Millis,
+}
+
+/// Why a decoded reply is not one.
+#[derive(Debug, thiserror::Error)]
+#[error("the reply is not valid JSON of a reply")]
+pub struct ReplyError(#[source] serde_json::Error);
+
+impl Reply {
+    /// Decodes a body.
+    pub fn decode(body: &[u8]) -> Result<Self, ReplyError> {
+        serde_json::from_slice(body).map_err(ReplyError)
+    }
+}
