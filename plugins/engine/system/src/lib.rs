@@ -1,1 +1,75 @@
-//! (room being built)
+//! The machine itself, as a trait: its files, its processes, its clock. Leaf room: knows nothing of resources.
+//!
+//! Every path that goes in is the node's own path (`/etc/passwd`); an implementation may keep the node below a `root`
+//! prefix, so that a scratch directory or an image is a machine. Calls block; the caller chooses the thread.
+//!
+//! - [`real::RealSystem`]: this machine, or a directory that looks like one.
+//! - [`fake::FakeSystem`]: files in memory and scripted commands, for tests of types and providers.
+
+#![warn(missing_docs)]
+
+pub mod command;
+pub mod error;
+pub mod fake;
+pub mod file;
+pub mod real;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+pub use command::{Command, Output};
+pub use error::SystemError;
+pub use file::{Attributes, FileKind, Metadata};
+
+/// One machine. All paths are absolute and the node's own, without the `root` prefix.
+pub trait System: fmt::Debug + Send + Sync {
+    /// Where the machine's `/` really is; `/` for the machine that we run on.
+    fn root(&self) -> &Path;
+
+    /// What a path is, without following a symbolic link at its end; `None` when nothing is there.
+    fn metadata(&self, path: &Path) -> Result<Option<Metadata>, SystemError>;
+
+    /// The whole content of a file (links followed inside the root); refused when larger than `limit` bytes.
+    fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError>;
+
+    /// Where a symbolic link points, as written in it.
+    fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError>;
+
+    /// The names in a directory, sorted.
+    fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError>;
+
+    /// Replaces a file as a whole: temporary file beside it, fsync, attributes, rename, fsync of the directory.
+    /// Attributes that are `None` keep what the file had; a new file gets 0644 and the process' owner.
+    fn write(&self, path: &Path, content: &[u8], attributes: &Attributes) -> Result<(), SystemError>;
+
+    /// Creates one directory. Its parent must exist.
+    fn create_dir(&self, path: &Path, attributes: &Attributes) -> Result<(), SystemError>;
+
+    /// Creates a symbolic link, replacing a link or file of that name at once.
+    fn symlink(&self, target: &Path, path: &Path) -> Result<(), SystemError>;
+
+    /// Sets mode, owner and group, those that are given. Does not follow a symbolic link.
+    fn set_attributes(&self, path: &Path, attributes: &Attributes) -> Result<(), SystemError>;
+
+    /// Removes a file or a link. Nothing there is no error.
+    fn remove_file(&self, path: &Path) -> Result<(), SystemError>;
+
+    /// Removes a directory and all below it, never following a link out of it. Nothing there is no error.
+    fn remove_tree(&self, path: &Path) -> Result<(), SystemError>;
+
+    /// Moves a file or directory within one file system.
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError>;
+
+    /// Holds an exclusive lock on a lock file, created if need be, until the guard is dropped. Waits `patience` at most.
+    fn lock(&self, path: &Path, patience: std::time::Duration) -> Result<Box<dyn Lock>, SystemError>;
+
+    /// Runs a program to its end. A program that ends with a non-zero code is a success of this call.
+    fn run(&self, command: &Command) -> Result<Output, SystemError>;
+
+    /// The wall clock.
+    fn now(&self) -> SystemTime;
+}
+
+/// A lock that is released when dropped.
+pub trait Lock: fmt::Debug + Send {}

@@ -1,0 +1,80 @@
+//! What can go wrong before, while and after a resource is brought to its state.
+
+use muster_system::SystemError;
+
+/// A failure of the engine, with the resource and the value it concerns.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// No type of that name.
+    #[error("there is no resource type `{name}`{}", hint(suggestion.as_ref()))]
+    UnknownType {
+        /// What was asked for.
+        name: String,
+        /// The nearest name.
+        suggestion: Option<String>,
+    },
+    /// The type has no such property or parameter.
+    #[error("{resource} has no property or parameter `{name}`{}", hint(suggestion.as_ref()))]
+    UnknownAttribute {
+        /// `User[rip]`.
+        resource: String,
+        /// What was given.
+        name: String,
+        /// The nearest name.
+        suggestion: Option<String>,
+    },
+    /// A required value is missing.
+    #[error("{resource} needs `{name}`")]
+    Missing {
+        /// `Exec[x]`.
+        resource: String,
+        /// What is needed.
+        name: &'static str,
+    },
+    /// A value that the type does not accept.
+    #[error("{resource}: `{name}` {problem}")]
+    Invalid {
+        /// `User[rip]`.
+        resource: String,
+        /// The property or parameter.
+        name: String,
+        /// What is wrong with it and what is accepted; shows the value unless it is sensitive.
+        problem: String,
+    },
+    /// The machine would not let itself be read or changed.
+    #[error("{resource}: {doing}")]
+    System {
+        /// `User[rip]`.
+        resource: String,
+        /// What was being done.
+        doing: String,
+        /// The machine's word.
+        #[source]
+        source: SystemError,
+    },
+    /// A tool ran and said no, or the machine lacks what the type needs.
+    #[error("{resource}: {problem}")]
+    Failed {
+        /// `Package[unix2dos]`.
+        resource: String,
+        /// What was tried, what came back, what to do.
+        problem: String,
+    },
+}
+
+impl EngineError {
+    /// Whether the request was wrong, rather than the machine: nothing was changed, and asking again is no use.
+    pub fn is_invalid(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownType { .. }
+                | Self::UnknownAttribute { .. }
+                | Self::Missing { .. }
+                | Self::Invalid { .. }
+        )
+    }
+}
+
+fn hint(suggestion: Option<&String>) -> String {
+    suggestion.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}

@@ -1,0 +1,116 @@
+//! A resource: the type, the title, and the values that somebody wants, checked against the type's schema.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A value of a property or parameter, after its schema has judged and munged it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A text; symbols such as `present` are texts too.
+    Text(String),
+    /// A list of texts.
+    List(Vec<String>),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Text(value) => f.write_str(value),
+            Self::List(values) => write!(f, "[{}]", values.join(", ")),
+        }
+    }
+}
+
+impl Value {
+    /// The text, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Self::Int(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The truth, if it is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(truth) => Some(*truth),
+            _ => None,
+        }
+    }
+
+    /// The texts of a list, or the one text.
+    pub fn as_list(&self) -> Vec<&str> {
+        match self {
+            Self::List(values) => values.iter().map(String::as_str).collect(),
+            Self::Text(value) => vec![value],
+            Self::Bool(_) | Self::Int(_) => Vec::new(),
+        }
+    }
+}
+
+/// Names and values; the same shape for what is desired and for what was found on the machine.
+pub type Values = BTreeMap<String, Value>;
+
+/// A resource whose values were checked: no unknown names, every value of its declared kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resource {
+    /// Lower-case name of the type, such as `user` or `ssh_authorized_key`.
+    pub type_name: String,
+    /// The title, also the name unless the type says otherwise.
+    pub title: String,
+    /// Desired properties and parameters.
+    pub values: Values,
+}
+
+impl Resource {
+    /// `User[rip]`, as Puppet writes references.
+    pub fn reference(&self) -> String {
+        reference(&self.type_name, &self.title)
+    }
+
+    /// One desired value.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.values.get(name)
+    }
+
+    /// One desired text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.get(name).and_then(Value::as_text)
+    }
+
+    /// One desired truth; false when absent.
+    pub fn flag(&self, name: &str) -> bool {
+        self.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+}
+
+/// `ssh_authorized_key` and `rip` make `Ssh_authorized_key[rip]`; each segment of `a::b` is capitalised.
+pub fn reference(type_name: &str, title: &str) -> String {
+    let capitalised: Vec<String> = type_name
+        .split("::")
+        .map(|segment| {
+            let mut letters = segment.chars();
+            letters.next().map_or_else(String::new, |first| {
+                first.to_uppercase().chain(letters).collect()
+            })
+        })
+        .collect();
+    format!("{}[{title}]", capitalised.join("::"))
+}

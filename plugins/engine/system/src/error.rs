@@ -1,0 +1,80 @@
+//! What can go wrong with the machine, with the path or program it went wrong with.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A failure of one call on the machine.
+#[derive(Debug, thiserror::Error)]
+pub enum SystemError {
+    /// A file operation failed.
+    #[error("cannot {verb} {}", path.display())]
+    File {
+        /// What was tried, as in `cannot read /etc/passwd`.
+        verb: &'static str,
+        /// The node's own path.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is larger than the caller wanted to read.
+    #[error("{} is {size} bytes, more than the {limit} that are read of such a file", path.display())]
+    TooLarge {
+        /// The node's own path.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The path is relative, or climbs out of the root.
+    #[error("{} is not an absolute path inside the machine", path.display())]
+    Path {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// Somebody else holds the lock.
+    #[error("{} is still locked by another process after {} s", path.display(), patience.as_secs())]
+    Locked {
+        /// The node's own path of the lock file.
+        path: PathBuf,
+        /// How long was waited.
+        patience: Duration,
+    },
+    /// The program could not be started.
+    #[error("cannot start `{program}`")]
+    Start {
+        /// The program as asked for.
+        program: String,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// The program ran longer than allowed; its process group was ended.
+    #[error("`{program}` did not end within {} s and was stopped", after.as_secs_f64())]
+    Timeout {
+        /// The program as asked for.
+        program: String,
+        /// The limit.
+        after: Duration,
+    },
+    /// The caller took the request back; the process group was ended.
+    #[error("`{program}` was stopped because the request was cancelled")]
+    Cancelled {
+        /// The program as asked for.
+        program: String,
+    },
+}
+
+impl SystemError {
+    /// Whether the error says that something does not exist.
+    pub fn is_not_found(&self) -> bool {
+        match self {
+            Self::File { source, .. } | Self::Start { source, .. } => {
+                source.kind() == io::ErrorKind::NotFound
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What a path is, and what it can be told to be.
+
+use std::time::SystemTime;
+
+/// The kind of a directory entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link, whether or not it points anywhere.
+    Link,
+    /// A device, socket or pipe.
+    Other,
+}
+
+/// What `lstat` tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metadata {
+    /// File, directory, link or other.
+    pub kind: FileKind,
+    /// Permission bits, without the type: `0o7777` at most.
+    pub mode: u32,
+    /// Numeric owner.
+    pub uid: u32,
+    /// Numeric group.
+    pub gid: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Last change of the content.
+    pub modified: SystemTime,
+}
+
+/// Mode, owner and group to set; `None` leaves as is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Numeric owner.
+    pub uid: Option<u32>,
+    /// Numeric group.
+    pub gid: Option<u32>,
+}
