@@ -1,5 +1,6 @@
 //! The door to the engine: check, plan, apply, find and search resources by the name of their type.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,12 +8,14 @@ use muster_system::System;
 use muster_system::command::Cancel;
 
 use crate::error::EngineError;
-use crate::event::Event;
-use crate::plan::{Plan, State};
+use crate::event::{Event, EventStatus};
+use crate::munge;
+use crate::plan::{Change, ChangeOutcome, Plan, State};
 use crate::resource::{Resource, Values};
-use crate::schema::Schema;
+use crate::schema::{RELATIONS, Schema};
+use crate::types;
 
-/// A resource type: three verbs and a list.
+/// A resource type: three verbs, and two ways to look.
 pub trait ResourceType: fmt::Debug + Send + Sync {
     /// What it accepts.
     fn schema(&self) -> &'static Schema;
@@ -22,14 +25,23 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         Ok(resource)
     }
 
-    /// What the machine says about this resource. Reads only what the desired values need.
+    /// What the machine says about this resource. When nothing is desired, everything is asked for.
     fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError>;
 
     /// The difference. Pure. The default compares each desired property with the found one.
-    fn plan(&self, resource: &Resource, state: &State) -> Plan;
+    fn plan(&self, resource: &Resource, state: &State) -> Plan {
+        Plan::compare(self.schema(), resource, state)
+    }
 
-    /// Makes the changes, one after the other; `done` is told after each, so that nothing is lost when a later one fails.
-    fn apply(&self, cx: &Cx<'_>, plan: &Plan, done: &mut dyn FnMut(Event)) -> Result<(), EngineError>;
+    /// Makes one change of the plan. The engine calls this for each change in order, makes the events, and goes on with
+    /// the next change when one fails, as Puppet does.
+    fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError>;
+
+    /// Everything that the machine says about the resource of that title. The default reads a resource of which nothing
+    /// is desired; types whose title does not say where to look search [`Self::instances`] instead.
+    fn find(&self, cx: &Cx<'_>, title: &str) -> Result<State, EngineError> {
+        self.read(cx, &Resource::named(self.schema(), title)?)
+    }
 
     /// Every resource of this type on the machine: title and properties.
     fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError>;
@@ -42,6 +54,24 @@ pub struct Cx<'a> {
     pub system: &'a dyn System,
     /// Raised when the caller has given up.
     pub cancel: Cancel,
+    /// What the people should read besides events: a command's output, a message.
+    log: RefCell<Vec<String>>,
+}
+
+impl<'a> Cx<'a> {
+    /// A fresh context.
+    pub fn new(system: &'a dyn System, cancel: Cancel) -> Self {
+        Self {
+            system,
+            cancel,
+            log: RefCell::default(),
+        }
+    }
+
+    /// Adds a line to [`Outcome::log`].
+    pub fn say(&self, line: impl Into<String>) {
+        self.log.borrow_mut().push(line.into());
+    }
 }
 
 /// How applying one resource ended.
@@ -51,8 +81,19 @@ pub struct Outcome {
     pub resource: String,
     /// What was, or would be, changed; failures too.
     pub events: Vec<Event>,
-    /// What went wrong, if something did.
+    /// What was said meanwhile: a command's output, a message.
+    pub log: Vec<String>,
+    /// The first thing that went wrong, if something did.
     pub error: Option<EngineError>,
+}
+
+impl Outcome {
+    /// Whether something was changed.
+    pub fn changed(&self) -> bool {
+        self.events
+            .iter()
+            .any(|event| event.status == EventStatus::Success)
+    }
 }
 
 /// All resource types, on one machine.
@@ -60,4 +101,127 @@ pub struct Outcome {
 pub struct Engine {
     system: Arc<dyn System>,
     types: Arc<Vec<Box<dyn ResourceType>>>,
+}
+
+impl Engine {
+    /// All types of this engine on that machine.
+    pub fn new(system: Arc<dyn System>) -> Self {
+        Self {
+            system,
+            types: Arc::new(types::all()),
+        }
+    }
+
+    /// What every type accepts, in the order of their names.
+    pub fn types(&self) -> impl Iterator<Item = &'static Schema> {
+        self.types.iter().map(|known| known.schema())
+    }
+
+    /// Judges a resource before anything is touched. Metaparameters that relate resources to each other are refused:
+    /// there is only one.
+    pub fn check(
+        &self,
+        type_name: &str,
+        title: &str,
+        words: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Resource, EngineError> {
+        let known = self.type_named(type_name)?;
+        let resource = munge::munge(known.schema(), title, words)?;
+        if let Some(relation) = RELATIONS
+            .iter()
+            .find(|relation| resource.get(relation).is_some())
+        {
+            let problem =
+                "orders the resources of a catalog, and this is a single resource; leave it out";
+            return Err(EngineError::invalid(&resource, relation, problem));
+        }
+        known.check(resource)
+    }
+
+    /// What would change. Reads the machine, changes nothing (an exec's guards run, as they decide).
+    pub fn plan(&self, resource: &Resource, cancel: Cancel) -> Result<Plan, EngineError> {
+        let known = self.type_named(&resource.type_name)?;
+        plan(known, &Cx::new(&*self.system, cancel), resource)
+    }
+
+    /// Brings the resource to its state, or with `noop` (here or in the resource) only says what would change.
+    pub fn apply(&self, resource: &Resource, cancel: Cancel, noop: bool) -> Outcome {
+        let cx = Cx::new(&*self.system, cancel);
+        let mut outcome = Outcome {
+            resource: resource.reference(),
+            events: Vec::new(),
+            log: Vec::new(),
+            error: None,
+        };
+        let planned = self
+            .type_named(&resource.type_name)
+            .and_then(|known| Ok((known, plan(known, &cx, resource)?)));
+        match planned {
+            Ok((_, plan)) if noop || resource.flag("noop") => {
+                let planned =
+                    |change: &Change| change.event(&outcome.resource, &ChangeOutcome::Planned);
+                outcome.events = plan.changes.iter().map(planned).collect();
+            }
+            Ok((known, plan)) => carry_out(known, &cx, &plan, &mut outcome),
+            Err(error) => outcome.error = Some(error),
+        }
+        outcome.log = cx.log.take();
+        outcome
+    }
+
+    /// Everything the machine says about one resource; `ensure` is `absent` when it is not there.
+    pub fn find(&self, type_name: &str, title: &str) -> Result<State, EngineError> {
+        let known = self.type_named(type_name)?;
+        known.find(&Cx::new(&*self.system, Cancel::default()), title)
+    }
+
+    /// Every resource of the type: title and properties.
+    pub fn search(&self, type_name: &str) -> Result<Vec<(String, Values)>, EngineError> {
+        let known = self.type_named(type_name)?;
+        known.instances(&Cx::new(&*self.system, Cancel::default()))
+    }
+
+    fn type_named(&self, name: &str) -> Result<&dyn ResourceType, EngineError> {
+        let found = self
+            .types
+            .iter()
+            .find(|known| known.schema().type_name == name);
+        found
+            .map(AsRef::as_ref)
+            .ok_or_else(|| EngineError::UnknownType {
+                name: name.to_owned(),
+                suggestion: munge::nearest(name, self.types().map(|schema| schema.type_name)),
+            })
+    }
+}
+
+fn plan(known: &dyn ResourceType, cx: &Cx<'_>, resource: &Resource) -> Result<Plan, EngineError> {
+    let state = known.read(cx, resource)?;
+    Ok(known.plan(resource, &state))
+}
+
+/// One change after the other. A failed one does not keep the next from being made, as in Puppet; a cancel does.
+fn carry_out(known: &dyn ResourceType, cx: &Cx<'_>, plan: &Plan, outcome: &mut Outcome) {
+    for change in &plan.changes {
+        let made = if cx.cancel.is_cancelled() {
+            Err(EngineError::failed(
+                &plan.resource,
+                "the request was cancelled before this change",
+            ))
+        } else {
+            known.apply(cx, plan, change)
+        };
+        match made {
+            Ok(()) => outcome
+                .events
+                .push(change.event(&outcome.resource, &ChangeOutcome::Made)),
+            Err(error) => {
+                let reason = error.reason();
+                outcome
+                    .events
+                    .push(change.event(&outcome.resource, &ChangeOutcome::Failed(&reason)));
+                outcome.error.get_or_insert(error);
+            }
+        }
+    }
 }

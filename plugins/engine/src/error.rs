@@ -2,6 +2,8 @@
 
 use muster_system::SystemError;
 
+use crate::resource::Resource;
+
 /// A failure of the engine, with the resource and the value it concerns.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -63,6 +65,52 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// A value that the type does not accept.
+    pub fn invalid(resource: &Resource, name: &str, problem: impl Into<String>) -> Self {
+        Self::Invalid {
+            resource: resource.reference(),
+            name: name.to_owned(),
+            problem: problem.into(),
+        }
+    }
+
+    /// A tool said no, or the machine lacks something.
+    pub fn failed(resource: &Resource, problem: impl Into<String>) -> Self {
+        Self::Failed {
+            resource: resource.reference(),
+            problem: problem.into(),
+        }
+    }
+
+    /// For `map_err`: the machine's failure while doing something.
+    pub fn during(
+        resource: &Resource,
+        doing: impl Into<String>,
+    ) -> impl FnOnce(SystemError) -> Self {
+        let (resource, doing) = (resource.reference(), doing.into());
+        move |source| Self::System {
+            resource,
+            doing,
+            source,
+        }
+    }
+
+    /// What went wrong without the resource's name, causes included: the end of an event's message.
+    pub fn reason(&self) -> String {
+        let mut reason = match self {
+            Self::System { doing, .. } => doing.clone(),
+            Self::Failed { problem, .. } => problem.clone(),
+            other => other.to_string(),
+        };
+        let mut cause = std::error::Error::source(self);
+        while let Some(inner) = cause {
+            reason.push_str(": ");
+            reason.push_str(&inner.to_string());
+            cause = inner.source();
+        }
+        reason
+    }
+
     /// Whether the request was wrong, rather than the machine: nothing was changed, and asking again is no use.
     pub fn is_invalid(&self) -> bool {
         matches!(

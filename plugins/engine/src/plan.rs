@@ -1,6 +1,8 @@
 //! What would change: the difference between desired and found, as a value that can be shown, compared and applied.
 
+use crate::event::{Event, EventStatus};
 use crate::resource::{Resource, Value, Values};
+use crate::schema::{Attribute, Schema};
 
 /// What a type found on the machine about one resource.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -12,7 +14,9 @@ pub struct State {
 impl State {
     /// The state of a resource that is not there.
     pub fn absent() -> Self {
-        Self { values: Values::from([("ensure".to_owned(), Value::Text("absent".to_owned()))]) }
+        Self {
+            values: Values::from([("ensure".to_owned(), Value::Text("absent".to_owned()))]),
+        }
     }
 
     /// Whether the resource is not there.
@@ -41,6 +45,115 @@ pub struct Change {
     pub message: String,
 }
 
+impl Change {
+    /// A change with the message that Puppet gives to any property.
+    pub fn of(attribute: &Attribute, from: Option<&Value>, to: &Value) -> Self {
+        let message = message(attribute, from, to);
+        Self {
+            property: attribute.name.to_owned(),
+            from: from.cloned(),
+            to: to.clone(),
+            sensitive: attribute.sensitive,
+            message,
+        }
+    }
+
+    /// The same change with the type's own words for it.
+    #[must_use]
+    pub fn saying(mut self, message: impl Into<String>) -> Self {
+        self.message = message.into();
+        self
+    }
+
+    /// The event of this change.
+    pub fn event(&self, resource: &str, outcome: &ChangeOutcome<'_>) -> Event {
+        let (from, to) = self.shown();
+        let (status, message) = match outcome {
+            ChangeOutcome::Made => (EventStatus::Success, self.message.clone()),
+            ChangeOutcome::Planned => (
+                EventStatus::Noop,
+                format!("current_value {from}, should be {to} (noop)"),
+            ),
+            ChangeOutcome::Failed(reason) => (
+                EventStatus::Failure,
+                format!("change from {from} to {to} failed: {reason}"),
+            ),
+        };
+        let hide = |value: &Value| {
+            if self.sensitive {
+                Value::from(REDACTED)
+            } else {
+                value.clone()
+            }
+        };
+        Event {
+            resource: resource.to_owned(),
+            property: self.property.clone(),
+            previous_value: self.from.as_ref().map(hide),
+            desired_value: hide(&self.to),
+            status,
+            message,
+        }
+    }
+
+    fn shown(&self) -> (String, String) {
+        if self.sensitive {
+            return (REDACTED.to_owned(), REDACTED.to_owned());
+        }
+        (quoted(self.from.as_ref()), quoted(Some(&self.to)))
+    }
+}
+
+/// How a change went, or that it was not tried.
+#[derive(Debug)]
+pub enum ChangeOutcome<'a> {
+    /// Made.
+    Made,
+    /// Only planned: noop.
+    Planned,
+    /// Tried and failed, with the reason.
+    Failed(&'a str),
+}
+
+/// What stands in the place of a sensitive value.
+pub const REDACTED: &str = "[redacted]";
+
+fn message(attribute: &Attribute, from: Option<&Value>, to: &Value) -> String {
+    let name = attribute.name;
+    let was_absent = from.is_none_or(is_absent);
+    if name == "ensure" && was_absent {
+        "created".to_owned()
+    } else if name == "ensure" && is_absent(to) {
+        "removed".to_owned()
+    } else if attribute.sensitive {
+        format!("changed {REDACTED} to {REDACTED}")
+    } else if was_absent {
+        format!("defined '{name}' as {}", quoted(Some(to)))
+    } else if is_absent(to) {
+        format!("undefined '{name}' from {}", quoted(from))
+    } else {
+        format!("{name} changed {} to {}", quoted(from), quoted(Some(to)))
+    }
+}
+
+fn is_absent(value: &Value) -> bool {
+    value.as_text() == Some("absent")
+        || matches!(value, Value::List(words) if matches!(words.as_slice(), [word] if word == "absent"))
+}
+
+/// A value as Puppet shows it in a message: texts quoted, lists in brackets, numbers and truths bare.
+pub fn quoted(value: Option<&Value>) -> String {
+    match value {
+        None => "'absent'".to_owned(),
+        Some(Value::Text(text)) => format!("'{text}'"),
+        Some(Value::List(texts)) => {
+            let texts: Vec<String> = texts.iter().map(|text| format!("'{text}'")).collect();
+            format!("[{}]", texts.join(", "))
+        }
+        Some(other) => other.to_string(),
+    }
+}
+
 /// The changes that lead from the found state to the desired one; empty when there is nothing to do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
@@ -57,4 +170,38 @@ impl Plan {
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
+    /// Compares each desired property with the found one, by equality. If `ensure` differs, it is the only change; a
+    /// resource that is not there, and of which `ensure` is not desired, is left alone.
+    pub fn compare(schema: &Schema, resource: &Resource, state: &State) -> Self {
+        Self {
+            resource: resource.clone(),
+            state: state.clone(),
+            changes: compare(schema, resource, state),
+        }
+    }
+}
+
+/// The changes of [`Plan::compare`].
+pub fn compare(schema: &Schema, resource: &Resource, state: &State) -> Vec<Change> {
+    let differs = |property: &Attribute| {
+        let (desired, found) = (resource.get(property.name)?, state.get(property.name));
+        let same = match found {
+            Some(found) if property.name == "ensure" => ensured(desired, found),
+            Some(found) => found == desired,
+            None => is_absent(desired),
+        };
+        (!same).then(|| Change::of(property, found, desired))
+    };
+    if let Some(change) = schema.attribute("ensure").and_then(differs) {
+        return vec![change];
+    }
+    if state.is_absent() {
+        return Vec::new();
+    }
+    schema.properties().filter_map(differs).collect()
+}
+
+/// `present` is whatever is not absent.
+fn ensured(desired: &Value, found: &Value) -> bool {
+    desired == found || (desired.as_text() == Some("present") && !is_absent(found))
 }

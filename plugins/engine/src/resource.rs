@@ -5,6 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::EngineError;
+use crate::munge;
+use crate::schema::Schema;
+
 /// A value of a property or parameter, after its schema has judged and munged it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -17,6 +21,18 @@ pub enum Value {
     Text(String),
     /// A list of texts.
     List(Vec<String>),
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
 }
 
 impl fmt::Display for Value {
@@ -73,16 +89,30 @@ pub type Values = BTreeMap<String, Value>;
 pub struct Resource {
     /// Lower-case name of the type, such as `user` or `ssh_authorized_key`.
     pub type_name: String,
-    /// The title, also the name unless the type says otherwise.
+    /// The title.
     pub title: String,
+    /// What the machine calls it: the value of the type's namevar, which is the title unless it was given.
+    pub name: String,
     /// Desired properties and parameters.
     pub values: Values,
 }
 
 impl Resource {
+    /// A resource of which nothing is desired, not even the defaults: the way to ask what is there.
+    pub fn named(schema: &Schema, title: &str) -> Result<Self, EngineError> {
+        munge::named(schema, title)
+    }
+
     /// `User[rip]`, as Puppet writes references.
     pub fn reference(&self) -> String {
         reference(&self.type_name, &self.title)
+    }
+
+    /// Whether some property is desired, that is, the resource is not just asked about.
+    pub fn is_managed(&self, schema: &Schema) -> bool {
+        schema
+            .properties()
+            .any(|property| self.values.contains_key(property.name))
     }
 
     /// One desired value.
@@ -93,6 +123,11 @@ impl Resource {
     /// One desired text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(Value::as_text)
+    }
+
+    /// One desired list, or the one text as a list; empty when absent.
+    pub fn list(&self, name: &str) -> Vec<&str> {
+        self.get(name).map_or_else(Vec::new, Value::as_list)
     }
 
     /// One desired truth; false when absent.

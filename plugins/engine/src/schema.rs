@@ -1,7 +1,6 @@
 //! What a type accepts: its properties (found on the machine, compared, changed) and parameters (how to go about it).
 //!
-//! A schema turns untyped words (command line, JSON, a catalog) into [`Values`](crate::resource::Values), or says which
-//! one is wrong and why, before anything is changed.
+//! A schema is data. [`munge`](crate::munge) turns untyped words into [`Values`](crate::resource::Values) by it.
 
 /// Whether a name describes the machine or the way to get there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,15 +18,15 @@ pub enum Kind {
     Text,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// One of these words, or any other text (a package version, a file's content checksum).
+    /// One of these words, or any other text (a package version, a link's target); only the words are documented.
     WordOr(&'static [&'static str]),
     /// Whole number, from a number or its decimal text.
     Int,
     /// `true`/`false`, also as `yes`/`no` texts.
     Bool,
-    /// An absolute path.
+    /// An absolute path, kept without doubled or trailing slashes.
     Path,
-    /// Octal permission bits, `0644`; kept as text of at least three digits.
+    /// Octal permission bits, kept as text of four digits: `0644`.
     Mode,
     /// List of texts; one text counts as a list of one.
     List,
@@ -52,6 +51,46 @@ pub struct Attribute {
     pub doc: &'static str,
 }
 
+impl Attribute {
+    /// A property without default.
+    pub const fn property(name: &'static str, kind: Kind, doc: &'static str) -> Self {
+        Self {
+            name,
+            role: Role::Property,
+            kind,
+            default: None,
+            sensitive: false,
+            doc,
+        }
+    }
+
+    /// A parameter without default.
+    pub const fn parameter(name: &'static str, kind: Kind, doc: &'static str) -> Self {
+        Self {
+            name,
+            role: Role::Parameter,
+            kind,
+            default: None,
+            sensitive: false,
+            doc,
+        }
+    }
+
+    /// The same with a default.
+    #[must_use]
+    pub const fn or(mut self, default: &'static str) -> Self {
+        self.default = Some(default);
+        self
+    }
+
+    /// The same, never shown.
+    #[must_use]
+    pub const fn secret(mut self) -> Self {
+        self.sensitive = true;
+        self
+    }
+}
+
 /// A type's whole vocabulary. The order of properties is the order in which they are synced, `ensure` first.
 #[derive(Debug, Clone, Copy)]
 pub struct Schema {
@@ -59,18 +98,66 @@ pub struct Schema {
     pub type_name: &'static str,
     /// One or two sentences.
     pub doc: &'static str,
+    /// The attribute that the title stands for when it is not given: `name`, `path`, `command`.
+    pub namevar: &'static str,
     /// What it accepts, besides the metaparameters that every type has.
     pub attributes: &'static [Attribute],
 }
 
 impl Schema {
-    /// Looks a name up.
+    /// Looks a name up, among the metaparameters too.
     pub fn attribute(&self, name: &str) -> Option<&'static Attribute> {
-        self.attributes.iter().find(|attribute| attribute.name == name)
+        self.attributes
+            .iter()
+            .chain(METAPARAMETERS)
+            .find(|attribute| attribute.name == name)
     }
 
     /// The properties in the order in which they are synced.
     pub fn properties(&self) -> impl Iterator<Item = &'static Attribute> {
-        self.attributes.iter().filter(|attribute| attribute.role == Role::Property)
+        self.attributes
+            .iter()
+            .filter(|attribute| attribute.role == Role::Property)
     }
 }
+
+/// What every type accepts.
+pub const METAPARAMETERS: &[Attribute] = &[
+    Attribute::parameter("noop", Kind::Bool, "Whether to stop after the plan."),
+    Attribute::parameter(
+        "tag",
+        Kind::List,
+        "Words by which the resource can be selected.",
+    ),
+    Attribute::parameter("alias", Kind::List, "Other names of the resource."),
+    Attribute::parameter("loglevel", Kind::Word(LOG_LEVELS), "How loud a change is."),
+    Attribute::parameter(
+        "audit",
+        Kind::List,
+        "Properties that are recorded without being changed.",
+    ),
+    Attribute::parameter("schedule", Kind::Text, "When the resource may be changed."),
+    Attribute::parameter("before", Kind::List, "Resources that come after this one."),
+    Attribute::parameter(
+        "require",
+        Kind::List,
+        "Resources that come before this one.",
+    ),
+    Attribute::parameter(
+        "notify",
+        Kind::List,
+        "Resources that are refreshed by a change of this one.",
+    ),
+    Attribute::parameter(
+        "subscribe",
+        Kind::List,
+        "Resources whose change refreshes this one.",
+    ),
+];
+
+/// The metaparameters that only mean something among other resources.
+pub const RELATIONS: &[&str] = &["before", "require", "notify", "subscribe"];
+
+const LOG_LEVELS: &[&str] = &[
+    "debug", "info", "notice", "warning", "err", "alert", "emerg", "crit", "verbose",
+];
