@@ -1,0 +1,138 @@
+//! Which requests were seen already, so that none runs twice.
+//!
+//! Bounded, and honest about it: a full cache refuses the new rather than forgetting the old. It relies on a clock
+//! that is never set back by more than the skew.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use uuid::Uuid;
+
+use super::journal::Record;
+use crate::Millis;
+
+/// How many requests are remembered unless told otherwise; about 13 MB when full.
+pub const DEFAULT_CAPACITY: usize = 100_000;
+
+/// The requests that are still alive, by their caller's key and their id.
+#[derive(Debug)]
+pub struct SeenCache {
+    capacity: usize,
+    seen: HashMap<Entry, Millis>,
+    by_expiry: BinaryHeap<Reverse<(Millis, Entry)>>,
+}
+
+type Entry = ([u8; 32], Uuid);
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Insertion {
+    /// Never seen; it is remembered now.
+    Fresh,
+    /// Seen before.
+    Seen,
+    /// Never seen, but there is no room to remember it: refuse it as busy.
+    Full {
+        /// When room will be made, in milliseconds from now.
+        retry_after_ms: Millis,
+    },
+}
+
+impl Default for SeenCache {
+    fn default() -> Self {
+        Self::new(DEFAULT_CAPACITY)
+    }
+}
+
+impl SeenCache {
+    /// A cache of at most this many live requests.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            seen: HashMap::new(),
+            by_expiry: BinaryHeap::new(),
+        }
+    }
+
+    /// A cache that remembers what a journal says. All of it that is alive, even beyond the capacity.
+    pub fn restore(
+        records: impl IntoIterator<Item = Record>,
+        capacity: usize,
+        now: Millis,
+    ) -> Self {
+        let mut cache = Self::new(capacity);
+        for record in records {
+            if record.expires >= now {
+                cache.remember((record.caller, record.request), record.expires);
+            }
+        }
+        cache
+    }
+
+    /// Notes a request of the caller with this key, to be remembered up to and including `expires`
+    /// (see [`super::remember_until`]).
+    pub fn insert(
+        &mut self,
+        caller: &[u8; 32],
+        request: Uuid,
+        expires: Millis,
+        now: Millis,
+    ) -> Insertion {
+        self.forget(now);
+        let entry = (*caller, request);
+        if self.seen.contains_key(&entry) {
+            return Insertion::Seen;
+        }
+        if self.seen.len() >= self.capacity {
+            let next = self
+                .by_expiry
+                .peek()
+                .map_or(now, |Reverse((expires, _))| *expires);
+            let retry_after_ms = next.saturating_sub(now).saturating_add(1);
+            return Insertion::Full { retry_after_ms };
+        }
+        self.remember(entry, expires);
+        Insertion::Fresh
+    }
+
+    /// How many requests are remembered.
+    pub fn len(&self) -> usize {
+        self.seen.len()
+    }
+
+    /// Whether none is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.seen.is_empty()
+    }
+
+    /// What is remembered, in no particular order: for writing the journal anew.
+    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        self.seen
+            .iter()
+            .map(|(&(caller, request), &expires)| Record {
+                caller,
+                request,
+                expires,
+            })
+    }
+
+    fn remember(&mut self, entry: Entry, expires: Millis) {
+        if self.seen.get(&entry).is_none_or(|known| expires > *known) {
+            self.seen.insert(entry, expires);
+            self.by_expiry.push(Reverse((expires, entry)));
+        }
+    }
+
+    /// Forgets what nobody can replay any more.
+    fn forget(&mut self, now: Millis) {
+        while let Some(Reverse((expires, entry))) = self.by_expiry.peek()
+            && *expires < now
+        {
+            // A journal may have held the entry twice; its later end counts.
+            if self.seen.get(entry).is_some_and(|last| last <= expires) {
+                self.seen.remove(entry);
+            }
+            self.by_expiry.pop();
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Remembers which tokens were verified, so that the second message of a party costs one signature instead of two.
+//!
+//! It remembers only good tokens, and asks again at each use whether time or a revocation has ended them. When the
+//! trust changes it forgets everything by itself.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sha2::{Digest as _, Sha256};
+
+use super::{TokenError, Trust, Verified};
+use crate::{Millis, limits};
+
+/// How many parties are remembered unless told otherwise: a whole fleet's nodes.
+pub const DEFAULT_CAPACITY: usize = 32 * 1024;
+
+/// Verified tokens by their hash. Bounded: a full one begins anew, which costs time and nothing else.
+#[derive(Debug)]
+pub struct TokenCache {
+    capacity: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    trust: [u8; 32],
+    parties: HashMap<Digest, Arc<Verified>>,
+}
+
+/// SHA-256 of a token's text.
+pub(crate) type Digest = [u8; 32];
+
+impl Default for TokenCache {
+    fn default() -> Self {
+        Self::new(DEFAULT_CAPACITY)
+    }
+}
+
+impl TokenCache {
+    /// A cache of at most this many parties.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            inner: Mutex::default(),
+        }
+    }
+
+    /// How many parties are remembered.
+    pub fn len(&self) -> usize {
+        self.lock().parties.len()
+    }
+
+    /// Whether nobody is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets everybody.
+    pub fn clear(&self) {
+        self.lock().parties.clear();
+    }
+
+    /// [`Trust::verify_user`], with what is remembered.
+    pub fn verify_user(
+        &self,
+        trust: &Trust,
+        jwt: &str,
+        now: Millis,
+    ) -> Result<Arc<Verified>, TokenError> {
+        let digest = digest(jwt)?;
+        if let Some(party) = self.get(trust, &digest, now)? {
+            return Ok(party);
+        }
+        let party = Arc::new(trust.verify_user(jwt, now)?);
+        self.insert(trust, digest, Arc::clone(&party));
+        Ok(party)
+    }
+
+    /// The party with this token, if it is remembered; an error if its time has come.
+    pub(crate) fn get(
+        &self,
+        trust: &Trust,
+        digest: &Digest,
+        now: Millis,
+    ) -> Result<Option<Arc<Verified>>, TokenError> {
+        let party = self.lock_for(trust).parties.get(digest).map(Arc::clone);
+        if let Some(party) = &party {
+            trust.still_good(party, now)?;
+        }
+        Ok(party)
+    }
+
+    /// Remembers a party. Only after its token's signature was verified under this trust.
+    pub(crate) fn insert(&self, trust: &Trust, digest: Digest, party: Arc<Verified>) {
+        let mut inner = self.lock_for(trust);
+        if inner.parties.len() >= self.capacity {
+            inner.parties.clear();
+        }
+        if self.capacity > 0 {
+            inner.parties.insert(digest, party);
+        }
+    }
+
+    fn lock_for(&self, trust: &Trust) -> MutexGuard<'_, Inner> {
+        let mut inner = self.lock();
+        if inner.trust != *trust.fingerprint() {
+            inner.trust = *trust.fingerprint();
+            inner.parties.clear();
+        }
+        inner
+    }
+
+    /// A panic while the lock was held leaves the map whole, so poisoning is no reason to stop.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The key of a token in the cache, after its length was checked.
+pub(crate) fn digest(jwt: &str) -> Result<Digest, TokenError> {
+    let (length, limit) = (jwt.len(), limits::USER_TOKEN_BYTES);
+    if length > limit {
+        return Err(TokenError::Oversized { length, limit });
+    }
+    Ok(Sha256::digest(jwt).into())
+}

@@ -1,0 +1,331 @@
+//! What tokens say: the claims of operators, accounts and users, in the layout of NATS' JWT version 2.
+//!
+//! Fields that we do not use are kept for accounts (so that re-issuing one that `nsc` made loses nothing) and ignored
+//! for operators and users. Nothing here is believed yet: see [`super::decode`] and [`super::Trust`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::nkey::{KeyKind, PublicKey};
+use super::{Role, Seconds};
+
+/// The version of NATS' claims that is written and read.
+pub const VERSION: u8 = 2;
+
+/// One token's claims; `N` is what NATS adds for the kind of subject.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Claims<N> {
+    /// Base32 of SHA-512/256 of the claims without this field: a name for the token.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub jti: String,
+    /// When it was issued.
+    pub iat: Seconds,
+    /// Whose key signed it.
+    pub iss: PublicKey,
+    /// For people; for users, the identity.
+    #[serde(default)]
+    pub name: String,
+    /// Whose token it is.
+    pub sub: PublicKey,
+    /// After this it is void; zero and absent mean never.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub exp: Seconds,
+    /// Before this it is void.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub nbf: Seconds,
+    /// What NATS adds.
+    pub nats: N,
+}
+
+/// The NATS part of a token's claims.
+pub trait Part: Serialize + for<'de> Deserialize<'de> {
+    /// The word in `type`.
+    const TYPE: &'static str;
+    /// The kind of key that the token is about.
+    const SUBJECT: KeyKind;
+    /// The kind of key that signs such tokens.
+    const ISSUER: KeyKind;
+    /// The fields that say what this is.
+    fn header(&self) -> &PartHeader;
+}
+
+/// Type and version, at the end of each NATS part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartHeader {
+    /// `operator`, `account` or `user`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// [`VERSION`].
+    pub version: u8,
+}
+
+impl PartHeader {
+    fn of<N: Part>() -> Self {
+        Self {
+            kind: N::TYPE.to_owned(),
+            version: VERSION,
+        }
+    }
+}
+
+macro_rules! part {
+    ($type:ident, $word:literal, $subject:ident, $issuer:ident) => {
+        impl Part for $type {
+            const TYPE: &'static str = $word;
+            const SUBJECT: KeyKind = KeyKind::$subject;
+            const ISSUER: KeyKind = KeyKind::$issuer;
+            fn header(&self) -> &PartHeader {
+                &self.header
+            }
+        }
+    };
+}
+
+part!(Operator, "operator", Operator, Operator);
+part!(Account, "account", Account, Operator);
+part!(User, "user", User, Account);
+
+/// An organisation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Operator {
+    /// The account of the broker's own events and monitoring.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_account: Option<PublicKey>,
+    /// Type and version.
+    #[serde(flatten)]
+    pub header: PartHeader,
+}
+
+impl Operator {
+    /// An operator with this system account.
+    pub fn new(system_account: Option<PublicKey>) -> Self {
+        Self {
+            system_account,
+            header: PartHeader::of::<Self>(),
+        }
+    }
+}
+
+/// A fleet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    /// How much it may use; the broker refuses a token without.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Who may sign users: plain keys, or roles with their permissions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signing_keys: Vec<SigningKeyEntry>,
+    /// User key, or `*`, to the instant up to which its tokens are void.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub revocations: BTreeMap<String, Seconds>,
+    /// Type and version.
+    #[serde(flatten)]
+    pub header: PartHeader,
+    /// What else NATS knows: exports, imports, mappings.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+impl Account {
+    /// An account with these signing keys and no limits of its own.
+    pub fn new(limits: Limits, signing_keys: Vec<SigningKeyEntry>) -> Self {
+        Self {
+            limits,
+            signing_keys,
+            revocations: BTreeMap::new(),
+            header: PartHeader::of::<Self>(),
+            rest: Map::new(),
+        }
+    }
+
+    /// Voids every token of this user that was issued up to `until`. A later revocation stands over an earlier one.
+    pub fn revoke(&mut self, user: &PublicKey, until: Seconds) {
+        let entry = self.revocations.entry(user.to_string()).or_insert(until);
+        *entry = until.max(*entry);
+    }
+}
+
+/// Limits of an account; -1 is unlimited. `JetStream` is off unless its limits are given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Subscriptions.
+    pub subs: i64,
+    /// Bytes in total.
+    pub data: i64,
+    /// Bytes of one message.
+    pub payload: i64,
+    /// Imported subjects.
+    pub imports: i64,
+    /// Exported subjects.
+    pub exports: i64,
+    /// Whether exports may have wildcards.
+    pub wildcards: bool,
+    /// Connections.
+    pub conn: i64,
+    /// Leaf node connections.
+    pub leaf: i64,
+    /// `JetStream` bytes in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mem_storage: Option<i64>,
+    /// `JetStream` bytes on disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_storage: Option<i64>,
+    /// `JetStream` streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<i64>,
+    /// `JetStream` consumers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consumer: Option<i64>,
+    /// What else NATS limits.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            subs: -1,
+            data: -1,
+            payload: -1,
+            imports: -1,
+            exports: -1,
+            wildcards: true,
+            conn: -1,
+            leaf: -1,
+            mem_storage: None,
+            disk_storage: None,
+            streams: None,
+            consumer: None,
+            rest: Map::new(),
+        }
+    }
+}
+
+impl Limits {
+    /// No limits, and `JetStream` without limits: what a fleet's account needs.
+    pub fn with_jetstream() -> Self {
+        let unlimited = Some(-1);
+        Self {
+            mem_storage: unlimited,
+            disk_storage: unlimited,
+            streams: unlimited,
+            consumer: unlimited,
+            ..Self::default()
+        }
+    }
+}
+
+/// One of an account's signing keys.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum SigningKeyEntry {
+    /// May sign users with any permissions. Stands for no role of ours.
+    Plain(PublicKey),
+    /// May sign users whose permissions are the template's.
+    Scoped(Box<ScopedKey>),
+}
+
+/// A signing key with the permissions of everybody it signs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScopedKey {
+    /// `user_scope`.
+    pub kind: String,
+    /// The key that signs.
+    pub key: PublicKey,
+    /// The role's name; ours are those of [`Role`].
+    #[serde(default)]
+    pub role: String,
+    /// The permissions.
+    pub template: Template,
+}
+
+impl ScopedKey {
+    /// A key that signs users of this role.
+    pub fn new(key: PublicKey, role: Role, template: Template) -> Self {
+        Self {
+            kind: "user_scope".to_owned(),
+            key,
+            role: role.word().to_owned(),
+            template,
+        }
+    }
+}
+
+/// Permissions with `{{name()}}`, `{{subject()}}` and `{{tag(..)}}`, which the broker fills in from the user's token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Template {
+    /// Where to publish.
+    #[serde(default, rename = "pub")]
+    pub publish: Subjects,
+    /// Where to subscribe.
+    #[serde(default, rename = "sub")]
+    pub subscribe: Subjects,
+    /// Whether and how long answering is allowed where publishing is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resp: Option<Responses>,
+    /// Subscriptions of one connection; -1 is unlimited.
+    pub subs: i64,
+    /// Bytes of one connection.
+    pub data: i64,
+    /// Bytes of one message.
+    pub payload: i64,
+    /// What else NATS knows: times of day, source networks, connection types.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+/// Subjects that are allowed and denied. NATS takes an empty `allow` for "everything".
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subjects {
+    /// Allowed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// Denied, even if allowed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+}
+
+/// How often and how long a received message may be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Responses {
+    /// Answers to one message.
+    pub max: u32,
+    /// For how long, in nanoseconds.
+    pub ttl: u64,
+}
+
+/// A party: node, caller or service. Its permissions are its role's, so none are here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// The account, because a signing key and not the account itself signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer_account: Option<PublicKey>,
+    /// `key:value` in lower case; what `{{tag(key)}}` stands for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Type and version.
+    #[serde(flatten)]
+    pub header: PartHeader,
+}
+
+impl User {
+    /// A user of this account.
+    pub fn new(account: PublicKey, tags: Vec<String>) -> Self {
+        Self {
+            issuer_account: Some(account),
+            tags,
+            header: PartHeader::of::<Self>(),
+        }
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature serde asks for"
+)]
+fn is_zero(value: &Seconds) -> bool {
+    *value == 0
+}

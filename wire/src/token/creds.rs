@@ -1,0 +1,157 @@
+//! The `.creds` text that `nsc` and `nats` understand: a user's token and its seed.
+//!
+//! Here is only the text. Reading the file, and refusing one that others may read, is its owner's business.
+
+use std::fmt::Write as _;
+
+use zeroize::Zeroizing;
+
+use super::TokenError;
+use super::claims::{Claims, User};
+use super::decode::decode;
+use super::nkey::{KeyError, KeyKind, KeyPair, PublicKey};
+use crate::limits;
+
+const TOKEN_LABEL: &str = "NATS USER JWT";
+const SEED_LABEL: &str = "USER NKEY SEED";
+
+/// Longest text that is parsed, in bytes.
+const TEXT_BYTES: usize = limits::USER_TOKEN_BYTES + 8 * 1024;
+
+/// A user's token with the key that it is about.
+#[derive(Debug, Clone)]
+pub struct Creds {
+    jwt: String,
+    claims: Claims<User>,
+    key: KeyPair,
+}
+
+/// Why a text is no credentials. Never repeats the text.
+#[derive(Debug, thiserror::Error)]
+pub enum CredsError {
+    /// Larger than any credentials.
+    #[error("the credentials are {length} bytes long, more than {limit}")]
+    Oversized {
+        /// Bytes given.
+        length: usize,
+        /// Bytes accepted.
+        limit: usize,
+    },
+    /// A block is missing, not closed, or there twice.
+    #[error(
+        "the credentials must hold exactly one block `-----BEGIN {0}-----` with one line in it"
+    )]
+    Block(&'static str),
+    /// The seed is none.
+    #[error("the credentials' seed is not usable")]
+    Seed(#[source] KeyError),
+    /// The token is none.
+    #[error("the credentials' token is not usable")]
+    Token(#[source] TokenError),
+    /// Token and seed of different users.
+    #[error(
+        "the token is about {token}, but the seed belongs to {seed}; the file was put together wrongly"
+    )]
+    Mismatch {
+        /// Whom the token is about.
+        token: PublicKey,
+        /// Whose seed it is.
+        seed: PublicKey,
+    },
+}
+
+impl Creds {
+    /// Puts a token and its key together. The token's own signature is not verified here: broker and peers do that.
+    pub fn new(jwt: &str, key: KeyPair) -> Result<Self, CredsError> {
+        let decoded = decode::<User>(jwt).map_err(CredsError::Token)?;
+        let claims = decoded.unverified().clone();
+        let (token, seed) = (claims.sub, key.public());
+        if token != seed {
+            return Err(CredsError::Mismatch { token, seed });
+        }
+        Ok(Self {
+            jwt: jwt.to_owned(),
+            claims,
+            key,
+        })
+    }
+
+    /// Reads the text of a `.creds` file.
+    pub fn parse(text: &str) -> Result<Self, CredsError> {
+        let (length, limit) = (text.len(), TEXT_BYTES);
+        if length > limit {
+            return Err(CredsError::Oversized { length, limit });
+        }
+        let seed = block(text, SEED_LABEL)?;
+        let key = KeyPair::from_seed(seed).map_err(CredsError::Seed)?;
+        if key.public().kind() != KeyKind::User {
+            let found = key.public().kind();
+            let wrong = KeyError::WrongKind {
+                expected: KeyKind::User,
+                found,
+            };
+            return Err(CredsError::Seed(wrong));
+        }
+        Self::new(block(text, TOKEN_LABEL)?, key)
+    }
+
+    /// Writes the text of a `.creds` file.
+    pub fn format(&self) -> Zeroizing<String> {
+        let mut text = Zeroizing::new(String::with_capacity(self.jwt.len() + 512));
+        let seed = self.key.seed();
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "-----BEGIN {TOKEN_LABEL}-----\n{}\n------END {TOKEN_LABEL}------\n\n\
+             ************************* IMPORTANT *************************\n\
+             The seed below is a secret: whoever has it is this user.\n\n\
+             -----BEGIN {SEED_LABEL}-----\n{}\n------END {SEED_LABEL}------\n\n\
+             *************************************************************\n",
+            self.jwt, *seed,
+        );
+        text
+    }
+
+    /// The token.
+    pub fn jwt(&self) -> &str {
+        &self.jwt
+    }
+
+    /// What the token says.
+    pub fn claims(&self) -> &Claims<User> {
+        &self.claims
+    }
+
+    /// The key.
+    pub fn key(&self) -> &KeyPair {
+        &self.key
+    }
+}
+
+/// The one line in the one block with this label. Dashes are counted as leniently as NATS does: three or more.
+fn block<'a>(text: &'a str, label: &'static str) -> Result<&'a str, CredsError> {
+    let bad = || CredsError::Block(label);
+    let mut lines = text.lines().map(str::trim);
+    let mut found = None;
+    while let Some(line) = lines.next() {
+        if !is_fence(line, "BEGIN", label) {
+            continue;
+        }
+        let content = lines.find(|line| !line.is_empty()).ok_or_else(bad)?;
+        let end = lines.find(|line| !line.is_empty()).ok_or_else(bad)?;
+        if !is_fence(end, "END", label) || found.replace(content).is_some() {
+            return Err(bad());
+        }
+    }
+    found.ok_or_else(bad)
+}
+
+fn is_fence(line: &str, word: &str, label: &str) -> bool {
+    let inner = line.trim_matches('-');
+    let fenced = line.starts_with("---") && line.ends_with("---");
+    fenced
+        && inner
+            .strip_prefix(word)
+            .and_then(|rest| rest.strip_prefix(' '))
+            == Some(label)
+}

@@ -1,0 +1,31 @@
+//! Identities that NATS already has: nkeys, JSON web tokens of version 2, and the trust between them.
+//!
+//! ```text
+//! operator key (pinned) --signs--> account token --names--> signing key of a role --signs--> user token
+//! ```
+//!
+//! An organisation is an operator, a fleet is an account, every party is a user. The account's scoped signing keys
+//! are the roles ([`Role`]): which of them signed a user's token says what that user may do, to the broker and to
+//! every peer. Tokens are made by [`encode`], read by [`decode`], and believed only by [`Trust`].
+//!
+//! Not here: where tokens and seeds are stored, and the opening of connections.
+
+pub mod cache;
+pub mod claims;
+pub mod creds;
+pub mod decode;
+pub mod encode;
+mod error;
+pub mod nkey;
+pub mod scope;
+pub mod trust;
+
+pub use cache::TokenCache;
+pub use creds::{Creds, CredsError};
+pub use error::TokenError;
+pub use nkey::{KeyError, KeyKind, KeyPair, PublicKey};
+pub use scope::Role;
+pub use trust::{Trust, Verified};
+
+/// Seconds since the Unix epoch, UTC: how tokens count. Everything else counts in [`crate::Millis`].
+pub type Seconds = u64;

@@ -1,0 +1,300 @@
+//! Nkeys: ed25519 keys in NATS' spelling.
+//!
+//! Base32 without padding of: one prefix byte that tells the kind (two for seeds), 32 bytes of key, and a CRC-16
+//! (XMODEM) in little endian. So a public key begins with `O`, `A` or `U`, a seed with `S` and that letter.
+//! Decoding accepts one spelling only: 56 or 58 upper-case characters.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+use data_encoding::BASE32_NOPAD;
+use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
+use rand::TryRngCore as _;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+const PUBLIC_CHARACTERS: usize = 56;
+const SEED_CHARACTERS: usize = 58;
+const SEED_PREFIX: u8 = 18 << 3;
+
+/// What a key stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum KeyKind {
+    /// An organisation; signs accounts.
+    Operator,
+    /// A fleet, or a role of it; signs users.
+    Account,
+    /// A party: node, caller or service; signs messages.
+    User,
+}
+
+impl KeyKind {
+    /// The prefix byte; its upper five bits are the letter.
+    fn prefix(self) -> u8 {
+        match self {
+            Self::Operator => 14 << 3,
+            Self::Account => 0,
+            Self::User => 20 << 3,
+        }
+    }
+
+    fn from_prefix(prefix: u8) -> Option<Self> {
+        [Self::Operator, Self::Account, Self::User]
+            .into_iter()
+            .find(|kind| kind.prefix() == prefix)
+    }
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Operator => "operator",
+            Self::Account => "account",
+            Self::User => "user",
+        })
+    }
+}
+
+/// Why a text is not a key. Never repeats the text: it could be a seed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// Not base32 of the right length.
+    #[error(
+        "a key has {expected} characters A-Z and 2-7, but {found} bytes were given that are not a key"
+    )]
+    Spelling {
+        /// Characters of such a key.
+        expected: usize,
+        /// Bytes that were given.
+        found: usize,
+    },
+    /// The checksum does not fit: mistyped or truncated.
+    #[error("the key's checksum does not fit; it was mistyped or damaged")]
+    Checksum,
+    /// A prefix that is none of operator, account, user.
+    #[error("the key is neither an operator's, an account's nor a user's")]
+    Kind,
+    /// The right spelling, another kind than needed.
+    #[error("this is a key of kind {found}, but a key of kind {expected} is needed")]
+    WrongKind {
+        /// What is needed.
+        expected: KeyKind,
+        /// What was given.
+        found: KeyKind,
+    },
+    /// The 32 bytes are no point of the curve, or one of small order, with which anybody could sign.
+    #[error("the public key {0} is not a usable point of the curve")]
+    Point(PublicKey),
+    /// The operating system gave no randomness.
+    #[error("the operating system's random source failed")]
+    Random,
+}
+
+/// A public key and what it stands for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PublicKey {
+    kind: KeyKind,
+    bytes: [u8; 32],
+}
+
+impl PublicKey {
+    /// Reads the NATS spelling.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        let spelling = KeyError::Spelling {
+            expected: PUBLIC_CHARACTERS,
+            found: text.len(),
+        };
+        if text.len() != PUBLIC_CHARACTERS {
+            return Err(spelling);
+        }
+        let raw = BASE32_NOPAD
+            .decode(text.as_bytes())
+            .map_err(|_| spelling.clone())?;
+        let (prefix, bytes) = checked(&raw)?.split_first().ok_or(spelling.clone())?;
+        let kind = KeyKind::from_prefix(*prefix).ok_or(KeyError::Kind)?;
+        let bytes = bytes.try_into().map_err(|_| spelling)?;
+        Ok(Self { kind, bytes })
+    }
+
+    /// Reads the NATS spelling of a key that must be of this kind.
+    pub fn parse_kind(text: &str, kind: KeyKind) -> Result<Self, KeyError> {
+        Self::parse(text)?.expect_kind(kind)
+    }
+
+    /// The key itself if it is of this kind.
+    pub fn expect_kind(self, kind: KeyKind) -> Result<Self, KeyError> {
+        if self.kind == kind {
+            return Ok(self);
+        }
+        Err(KeyError::WrongKind {
+            expected: kind,
+            found: self.kind,
+        })
+    }
+
+    /// What the key stands for.
+    pub fn kind(&self) -> KeyKind {
+        self.kind
+    }
+
+    /// The 32 bytes of the curve point.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.bytes
+    }
+
+    /// The curve point, ready to verify with. Refuses points of small order.
+    pub fn verifying(&self) -> Result<VerifyingKey, KeyError> {
+        match VerifyingKey::from_bytes(&self.bytes) {
+            Ok(key) if !key.is_weak() => Ok(key),
+            _ => Err(KeyError::Point(*self)),
+        }
+    }
+}
+
+impl Hash for PublicKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bytes.hash(state);
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&spell(&[self.kind.prefix()], &self.bytes))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = KeyError;
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for PublicKey {
+    type Error = KeyError;
+    fn try_from(text: String) -> Result<Self, KeyError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<PublicKey> for String {
+    fn from(key: PublicKey) -> Self {
+        key.to_string()
+    }
+}
+
+/// A key that can sign. Wiped from memory when dropped; `Debug` shows the public half only.
+#[derive(Clone)]
+pub struct KeyPair {
+    kind: KeyKind,
+    key: SigningKey,
+}
+
+impl KeyPair {
+    /// A new key from the operating system's randomness.
+    pub fn generate(kind: KeyKind) -> Result<Self, KeyError> {
+        let mut raw = Zeroizing::new([0_u8; 32]);
+        rand::rngs::OsRng
+            .try_fill_bytes(&mut *raw)
+            .map_err(|_| KeyError::Random)?;
+        Ok(Self::from_raw(kind, &raw))
+    }
+
+    /// The key of 32 secret bytes. The same bytes always give the same key.
+    pub fn from_raw(kind: KeyKind, raw: &[u8; 32]) -> Self {
+        Self {
+            kind,
+            key: SigningKey::from_bytes(raw),
+        }
+    }
+
+    /// Reads a seed in the NATS spelling.
+    pub fn from_seed(text: &str) -> Result<Self, KeyError> {
+        let spelling = KeyError::Spelling {
+            expected: SEED_CHARACTERS,
+            found: text.len(),
+        };
+        if text.len() != SEED_CHARACTERS {
+            return Err(spelling);
+        }
+        let raw = BASE32_NOPAD
+            .decode(text.as_bytes())
+            .map_err(|_| spelling.clone())?;
+        let raw = Zeroizing::new(raw);
+        let [first, second, secret @ ..] = checked(&raw)? else {
+            return Err(spelling);
+        };
+        if first & 0xf8 != SEED_PREFIX || second & 0x07 != 0 {
+            return Err(KeyError::Kind);
+        }
+        let kind = KeyKind::from_prefix((first << 5) | (second >> 3)).ok_or(KeyError::Kind)?;
+        let secret = <&[u8; 32]>::try_from(secret).map_err(|_| spelling)?;
+        Ok(Self::from_raw(kind, secret))
+    }
+
+    /// The seed in the NATS spelling, for a `.creds` file or a key store.
+    pub fn seed(&self) -> Zeroizing<String> {
+        let prefix = self.kind.prefix();
+        let secret = Zeroizing::new(self.key.to_bytes());
+        Zeroizing::new(spell(&[SEED_PREFIX | (prefix >> 5), prefix << 3], &*secret))
+    }
+
+    /// The public half.
+    pub fn public(&self) -> PublicKey {
+        PublicKey {
+            kind: self.kind,
+            bytes: self.key.verifying_key().to_bytes(),
+        }
+    }
+
+    /// Signs with ed25519: the same bytes always give the same signature.
+    pub fn sign(&self, message: &[u8]) -> Signature {
+        self.key.sign(message)
+    }
+}
+
+impl fmt::Debug for KeyPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KeyPair").field(&self.public()).finish()
+    }
+}
+
+fn spell(prefix: &[u8], key: &[u8; 32]) -> String {
+    let mut raw = Zeroizing::new(Vec::with_capacity(36));
+    raw.extend_from_slice(prefix);
+    raw.extend_from_slice(key);
+    let sum = crc16(&raw);
+    raw.extend_from_slice(&sum.to_le_bytes());
+    BASE32_NOPAD.encode(&raw)
+}
+
+/// The bytes before the checksum, if it fits.
+fn checked(raw: &[u8]) -> Result<&[u8], KeyError> {
+    let (content, sum) = raw.split_last_chunk::<2>().ok_or(KeyError::Checksum)?;
+    if crc16(content) == u16::from_le_bytes(*sum) {
+        Ok(content)
+    } else {
+        Err(KeyError::Checksum)
+    }
+}
+
+/// CRC-16/XMODEM: polynomial 0x1021, starting at zero.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 {
+                crc << 1
+            } else {
+                (crc << 1) ^ 0x1021
+            }
+        })
+    })
+}

@@ -1,0 +1,239 @@
+//! Whom to believe: one pinned operator, one account that it signed, and the roles that the account's keys stand for.
+//!
+//! Pure: the account's text comes in, and a decision goes out. Fetching newer texts is the daemon's.
+
+use std::collections::HashMap;
+
+use ed25519_dalek::{Signature, VerifyingKey};
+use sha2::{Digest as _, Sha256};
+
+use super::claims::{Account, Claims, SigningKeyEntry, User};
+use super::decode::{Decoded, decode};
+use super::nkey::{KeyKind, PublicKey};
+use super::{Role, Seconds, TokenError};
+use crate::Millis;
+use crate::fresh::SKEW;
+use crate::identity::Identity;
+
+/// A pinned operator and the account token that is in force.
+#[derive(Debug, Clone)]
+pub struct Trust {
+    operator: PublicKey,
+    text: String,
+    claims: Claims<Account>,
+    keys: HashMap<PublicKey, (Role, VerifyingKey)>,
+    revoked: HashMap<PublicKey, Seconds>,
+    everybody: Option<Seconds>,
+    fingerprint: [u8; 32],
+}
+
+/// A party whose token was verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// Its name.
+    pub identity: Identity,
+    /// Its key, with which it signs messages.
+    pub key: PublicKey,
+    /// What it is for: the role whose key signed its token.
+    pub role: Role,
+    /// `key:value` pairs from its token.
+    pub tags: Vec<String>,
+    /// When its token was issued.
+    pub issued_at: Millis,
+    /// From when on its token counts; 0 for always.
+    pub not_before: Millis,
+    /// When its token ends; `None` for never.
+    pub expires: Option<Millis>,
+    /// The key as a point of the curve, so that it is decoded once.
+    pub(crate) verifying: VerifyingKey,
+}
+
+/// A user token that says the right things, but whose signature is not checked yet.
+pub(crate) struct Candidate<'a> {
+    pub(crate) verified: Verified,
+    pub(crate) issuer: PublicKey,
+    pub(crate) issuer_key: VerifyingKey,
+    pub(crate) signed: &'a [u8],
+    pub(crate) signature: Signature,
+}
+
+impl Trust {
+    /// Trusts this operator, and the account whose token it signed.
+    pub fn new(operator: PublicKey, account_token: &str) -> Result<Self, TokenError> {
+        let operator = operator.expect_kind(KeyKind::Operator)?;
+        let decoded = decode::<Account>(account_token)?;
+        let found = decoded.unverified().iss;
+        if found != operator {
+            return Err(TokenError::Foreign {
+                expected: operator,
+                found,
+            });
+        }
+        let claims = decoded.verify()?;
+        let keys = role_keys(&claims.nats)?;
+        let everybody = claims.nats.revocations.get("*").copied();
+        let one = |(key, until): (&String, &Seconds)| Some((PublicKey::parse(key).ok()?, *until));
+        let revoked = claims.nats.revocations.iter().filter_map(one).collect();
+        let mut hash = Sha256::new();
+        hash.update(operator.as_bytes());
+        hash.update(account_token);
+        let fingerprint = hash.finalize().into();
+        let text = account_token.to_owned();
+        Ok(Self {
+            operator,
+            text,
+            claims,
+            keys,
+            revoked,
+            everybody,
+            fingerprint,
+        })
+    }
+
+    /// Takes over a changed account token: of the same operator and account, and issued later than the one in force,
+    /// so that a recorded old one cannot undo a revocation.
+    pub fn update(&self, account_token: &str) -> Result<Self, TokenError> {
+        let new = Self::new(self.operator, account_token)?;
+        if new.account() != self.account() {
+            return Err(TokenError::Foreign {
+                expected: self.account(),
+                found: new.account(),
+            });
+        }
+        let (known, found) = (self.issued_at(), new.issued_at());
+        if found <= known {
+            return Err(TokenError::NotNewer { known, found });
+        }
+        Ok(new)
+    }
+
+    /// The operator that is pinned.
+    pub fn operator(&self) -> PublicKey {
+        self.operator
+    }
+
+    /// The account that is trusted.
+    pub fn account(&self) -> PublicKey {
+        self.claims.sub
+    }
+
+    /// The account's claims, for issuing a changed token.
+    pub fn claims(&self) -> &Claims<Account> {
+        &self.claims
+    }
+
+    /// The account's token as it was given.
+    pub fn token(&self) -> &str {
+        &self.text
+    }
+
+    /// When the account's token was issued.
+    pub fn issued_at(&self) -> Seconds {
+        self.claims.iat
+    }
+
+    /// Tells apart two states of trust.
+    pub(crate) fn fingerprint(&self) -> &[u8; 32] {
+        &self.fingerprint
+    }
+
+    /// Verifies a user's token: its form, issuer, account, name, time, revocation and signature.
+    ///
+    /// Its times are taken with a tolerance of [`SKEW`], as clocks differ.
+    pub fn verify_user(&self, jwt: &str, now: Millis) -> Result<Verified, TokenError> {
+        let candidate = self.candidate(jwt, now)?;
+        let issuer = candidate.issuer;
+        candidate
+            .issuer_key
+            .verify_strict(candidate.signed, &candidate.signature)
+            .map_err(|_| TokenError::Signature { issuer })?;
+        Ok(candidate.verified)
+    }
+
+    /// Everything that [`Self::verify_user`] does, except for the signature.
+    pub(crate) fn candidate<'a>(
+        &self,
+        jwt: &'a str,
+        now: Millis,
+    ) -> Result<Candidate<'a>, TokenError> {
+        let (claims, signed, signature) = Decoded::into_parts(decode::<User>(jwt)?);
+        let issuer = claims.iss;
+        let (role, issuer_key) = *self
+            .keys
+            .get(&issuer)
+            .ok_or(TokenError::UnknownIssuer { issuer })?;
+        let found = claims.nats.issuer_account.unwrap_or(issuer);
+        if found != self.account() {
+            return Err(TokenError::Foreign {
+                expected: self.account(),
+                found,
+            });
+        }
+        let verified = Verified {
+            identity: identity(&claims.name)?,
+            key: claims.sub,
+            role,
+            tags: claims.nats.tags,
+            issued_at: millis(claims.iat),
+            not_before: millis(claims.nbf),
+            expires: (claims.exp != 0).then(|| millis(claims.exp)),
+            verifying: claims.sub.verifying()?,
+        };
+        self.still_good(&verified, now)?;
+        Ok(Candidate {
+            verified,
+            issuer,
+            issuer_key,
+            signed,
+            signature,
+        })
+    }
+
+    /// Whether a party that was verified earlier is within its token's time and not revoked.
+    pub fn still_good(&self, party: &Verified, now: Millis) -> Result<(), TokenError> {
+        let name = || party.identity.to_string();
+        if let Some(at) = party.expires
+            && now > at.saturating_add(SKEW)
+        {
+            return Err(TokenError::Expired { name: name(), at });
+        }
+        if now.saturating_add(SKEW) < party.not_before {
+            return Err(TokenError::NotYet {
+                name: name(),
+                at: party.not_before,
+            });
+        }
+        let until = self.revoked.get(&party.key).copied().max(self.everybody);
+        if until.is_some_and(|until| party.issued_at <= millis(until)) {
+            return Err(TokenError::Revoked { name: name() });
+        }
+        Ok(())
+    }
+}
+
+/// The signing keys that stand for a role of ours. Others may exist; what they sign is not believed.
+fn role_keys(account: &Account) -> Result<HashMap<PublicKey, (Role, VerifyingKey)>, TokenError> {
+    let mut keys = HashMap::new();
+    for entry in &account.signing_keys {
+        if let SigningKeyEntry::Scoped(scope) = entry
+            && let Ok(role) = scope.role.parse()
+        {
+            let key = scope.key.expect_kind(KeyKind::Account)?;
+            keys.insert(key, (role, key.verifying()?));
+        }
+    }
+    Ok(keys)
+}
+
+/// The identity in its one spelling: anything that had to be normalised is refused, because the broker compares bytes.
+fn identity(name: &str) -> Result<Identity, TokenError> {
+    let identity = Identity::parse(name).map_err(TokenError::Name)?;
+    if identity.as_str() == name {
+        return Ok(identity);
+    }
+    Err(TokenError::NameSpelling(name.to_owned()))
+}
+
+fn millis(seconds: Seconds) -> Millis {
+    seconds.saturating_mul(1000)
+}
