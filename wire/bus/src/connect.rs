@@ -1,0 +1,213 @@
+//! Connecting: addresses, credentials, TLS, and the settings that a fleet needs.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::connection::Bus;
+use crate::error::BusError;
+use crate::event::Journal;
+use crate::reconnect::Backoff;
+use crate::tls;
+
+/// A broker's address, judged: `tls://host:port`, or `nats://` on loopback where plain text was allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    url: String,
+    tls: bool,
+}
+
+impl Server {
+    /// Reads an address. Without a scheme it is TLS.
+    pub fn parse(text: &str, plaintext_on_loopback: bool) -> Result<Self, BusError> {
+        let bad = || BusError::Address { url: text.to_owned() };
+        let (scheme, rest) = text.split_once("://").unwrap_or(("tls", text));
+        if rest.is_empty() || rest.contains(['/', '@', ' ']) {
+            return Err(bad());
+        }
+        match scheme {
+            "tls" => Ok(Self { url: format!("tls://{rest}"), tls: true }),
+            "nats" if plaintext_on_loopback && is_loopback(rest) => {
+                Ok(Self { url: format!("nats://{rest}"), tls: false })
+            }
+            "nats" => Err(BusError::PlainText { url: text.to_owned() }),
+            _ => Err(bad()),
+        }
+    }
+
+    /// The address with its scheme.
+    pub fn as_str(&self) -> &str {
+        &self.url
+    }
+}
+
+fn is_loopback(authority: &str) -> bool {
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+type Sign = Arc<dyn Fn(&[u8]) -> Vec<u8> + Send + Sync>;
+
+/// Who we are towards the broker: a user token, and the means to sign the broker's nonce with its key.
+#[derive(Clone)]
+pub struct Secret {
+    token: String,
+    sign: Sign,
+}
+
+impl Secret {
+    /// `sign` must return the 64 bytes of an ed25519 signature by the token's own key.
+    pub fn new(token: String, sign: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self { token, sign: Arc::new(sign) }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// How to connect.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Addresses of one broker or one cluster; tried in random order.
+    pub servers: Vec<Server>,
+    /// PEM file of the authority that signed the broker's certificate; the system's own store when absent.
+    pub authority: Option<PathBuf>,
+    /// Credentials. `None` only for a broker that wants none, as in measurements.
+    pub secret: Option<Secret>,
+    /// Shown in the broker's connection list.
+    pub name: String,
+    /// Prefix for reply subjects that only we may read.
+    pub inbox_prefix: Option<String>,
+    /// Waits between attempts to come back.
+    pub backoff: Backoff,
+    /// Whether the first connection is retried in the background too, as a daemon wants at boot.
+    pub retry_first: bool,
+    /// Messages that a subscription holds before it drops.
+    pub subscription_capacity: usize,
+}
+
+impl Options {
+    /// The settings of a command: fails at once if there is no broker.
+    pub fn command(name: impl Into<String>, servers: Vec<Server>) -> Self {
+        Self {
+            servers,
+            authority: None,
+            secret: None,
+            name: name.into(),
+            inbox_prefix: None,
+            backoff: Backoff::COMMAND,
+            retry_first: false,
+            subscription_capacity: 65_536,
+        }
+    }
+
+    /// The settings of a daemon: waits for its broker as long as it takes.
+    pub fn daemon(name: impl Into<String>, servers: Vec<Server>) -> Self {
+        Self {
+            backoff: Backoff::DAEMON,
+            retry_first: true,
+            subscription_capacity: 4_096,
+            ..Self::command(name, servers)
+        }
+    }
+
+    /// Connects.
+    pub async fn connect(self) -> Result<Bus, BusError> {
+        let addresses = self.addresses()?;
+        let journal = Arc::new(Journal::new());
+        let listed = self.servers.iter().map(Server::as_str).collect::<Vec<_>>().join(", ");
+        let client = self.client_options(Arc::clone(&journal))?.connect(addresses).await.map_err(
+            |error| BusError::Connect { servers: listed, problem: chain(&error) },
+        )?;
+        Ok(Bus::new(client, journal))
+    }
+
+    fn addresses(&self) -> Result<Vec<async_nats::ServerAddr>, BusError> {
+        if self.servers.is_empty() {
+            return Err(BusError::NoAddress);
+        }
+        let parse = |server: &Server| {
+            server.url.parse().map_err(|_| BusError::Address { url: server.url.clone() })
+        };
+        self.servers.iter().map(parse).collect()
+    }
+
+    fn client_options(&self, journal: Arc<Journal>) -> Result<async_nats::ConnectOptions, BusError> {
+        let backoff = self.backoff;
+        let mut options = async_nats::ConnectOptions::new()
+            .name(&self.name)
+            .require_tls(self.servers.iter().any(|server| server.tls))
+            .ping_interval(Duration::from_secs(20))
+            .connection_timeout(Duration::from_secs(10))
+            .subscription_capacity(self.subscription_capacity)
+            .reconnect_delay_callback(move |attempt| backoff.delay(attempt))
+            .event_callback(move |event| {
+                journal.record(event);
+                std::future::ready(())
+            });
+        if let Some(authority) = &self.authority {
+            options = options.tls_client_config(tls::trusting(authority)?);
+        }
+        if let Some(prefix) = &self.inbox_prefix {
+            options = options.custom_inbox_prefix(prefix);
+        }
+        if let Some(secret) = &self.secret {
+            let sign = Arc::clone(&secret.sign);
+            options = options.jwt(secret.token.clone(), move |nonce| {
+                let signature = sign(&nonce);
+                async move { Ok(signature) }
+            });
+        }
+        if self.retry_first {
+            options = options.retry_on_initial_connect();
+        }
+        Ok(options)
+    }
+}
+
+/// The client library hides the cause of a failed connection one level down.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_needs_loopback_and_permission() {
+        assert!(Server::parse("nats://127.0.0.1:4222", true).is_ok());
+        assert!(Server::parse("nats://[::1]:4222", true).is_ok());
+        assert!(Server::parse("nats://localhost:4222", true).is_ok());
+        for (text, allowed) in
+            [("nats://127.0.0.1:4222", false), ("nats://broker:4222", true), ("nats://10.0.0.1:1", true)]
+        {
+            let refused = Server::parse(text, allowed);
+            assert!(matches!(refused, Err(BusError::PlainText { .. })), "{text}: {refused:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_scheme_is_tls() {
+        assert_eq!(Server::parse("broker:4222", false).unwrap().as_str(), "tls://broker:4222");
+        for text in ["", "http://broker", "tls://", "tls://user@broker", "a b"] {
+            assert!(matches!(Server::parse(text, true), Err(BusError::Address { .. })), "{text}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A live connection: publish, subscribe, and leave in the right order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::sync::broadcast;
+use tokio::time::timeout;
+
+use crate::error::BusError;
+use crate::event::{Disturbance, Event, Journal, Mark};
+
+/// How long the broker may take to confirm something before we say so.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection to the broker. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Bus {
+    client: async_nats::Client,
+    journal: Arc<Journal>,
+}
+
+/// One message as it came.
+#[derive(Debug)]
+pub struct Message(async_nats::Message);
+
+impl Message {
+    /// Where it was published.
+    pub fn subject(&self) -> &str {
+        &self.0.subject
+    }
+
+    /// Where an answer is wanted.
+    pub fn reply_to(&self) -> Option<&str> {
+        self.0.reply.as_deref()
+    }
+
+    /// The bytes.
+    pub fn payload(&self) -> &Bytes {
+        &self.0.payload
+    }
+
+    /// Whether this is the broker's word that nobody listens on the subject that was asked.
+    pub fn is_no_responders(&self) -> bool {
+        self.0.status == Some(async_nats::StatusCode::NO_RESPONDERS)
+    }
+}
+
+/// A subscription that the broker has confirmed.
+#[derive(Debug)]
+pub struct Subscription(async_nats::Subscriber);
+
+impl Subscription {
+    /// The next message; `None` when the subscription is over and everything was taken.
+    pub async fn next(&mut self) -> Option<Message> {
+        self.0.next().await.map(Message)
+    }
+
+    /// A message that is already here.
+    pub fn try_next(&mut self) -> Option<Message> {
+        futures_util::FutureExt::now_or_never(self.0.next()).flatten().map(Message)
+    }
+
+    /// Asks the broker for nothing more; what is under way can still be taken with [`Self::next`].
+    pub async fn drain(&mut self) -> Result<(), BusError> {
+        self.0.drain().await.map_err(|error| BusError::Closed(error.to_string()))
+    }
+}
+
+impl Bus {
+    pub(crate) fn new(client: async_nats::Client, journal: Arc<Journal>) -> Self {
+        Self { client, journal }
+    }
+
+    /// Subscribes to all the subjects, and returns when the broker knows them: "ready" is then true.
+    pub async fn subscribe_all(&self, subjects: &[String]) -> Result<Vec<Subscription>, BusError> {
+        let mut subscriptions = Vec::with_capacity(subjects.len());
+        for subject in subjects {
+            let subscriber = self
+                .client
+                .subscribe(subject.clone())
+                .await
+                .map_err(|error| BusError::Closed(error.to_string()))?;
+            subscriptions.push(Subscription(subscriber));
+        }
+        self.flush().await?;
+        Ok(subscriptions)
+    }
+
+    /// Subscribes to one subject without waiting: what is published after it on this connection arrives after it.
+    pub async fn subscribe(&self, subject: &str) -> Result<Subscription, BusError> {
+        let subscriber = self
+            .client
+            .subscribe(subject.to_owned())
+            .await
+            .map_err(|error| BusError::Closed(error.to_string()))?;
+        Ok(Subscription(subscriber))
+    }
+
+    /// Hands a message to the connection. Not a promise of delivery: see [`Self::flush`].
+    pub async fn publish(&self, subject: &str, payload: Bytes) -> Result<(), BusError> {
+        self.check_size(&payload)?;
+        let sent = timeout(PATIENCE, self.client.publish(subject.to_owned(), payload)).await;
+        accepted(sent)
+    }
+
+    /// Hands over a message that wants its answers on `reply_to`.
+    pub async fn ask(&self, subject: &str, reply_to: &str, payload: Bytes) -> Result<(), BusError> {
+        self.check_size(&payload)?;
+        let send =
+            self.client.publish_with_reply(subject.to_owned(), reply_to.to_owned(), payload);
+        accepted(timeout(PATIENCE, send).await)
+    }
+
+    /// One question with one answer, as the broker's own services speak.
+    pub async fn request(&self, subject: &str, payload: Bytes) -> Result<Message, BusError> {
+        self.check_size(&payload)?;
+        match timeout(PATIENCE, self.client.request(subject.to_owned(), payload)).await {
+            Ok(Ok(message)) => Ok(Message(message)),
+            Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
+            Err(_) => Err(BusError::Slow { what: "answer", within: PATIENCE }),
+        }
+    }
+
+    /// Waits until the broker has everything that was handed over before.
+    pub async fn flush(&self) -> Result<(), BusError> {
+        match timeout(PATIENCE, self.client.flush()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
+            Err(_) => Err(BusError::Slow { what: "confirm", within: PATIENCE }),
+        }
+    }
+
+    /// Largest payload that the broker takes, in bytes.
+    pub fn max_payload(&self) -> usize {
+        self.client.max_payload()
+    }
+
+    /// Whether there is a connection right now.
+    pub fn is_connected(&self) -> bool {
+        self.client.connection_state() == async_nats::connection::State::Connected
+    }
+
+    /// Version of the broker we are connected to.
+    pub fn server_version(&self) -> String {
+        self.client.server_info().version
+    }
+
+    /// What happens from now on.
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.journal.listen()
+    }
+
+    /// Remembers now, for [`Self::disturbed_since`].
+    pub fn mark(&self) -> Mark {
+        self.journal.mark()
+    }
+
+    /// Whether messages may have been lost since then.
+    pub fn disturbed_since(&self, mark: Mark) -> Option<Disturbance> {
+        self.journal.since(mark)
+    }
+
+    /// Leaves: sends what is waiting, then closes. Subscriptions must have been drained and their work finished before, because
+    /// nothing that is published after this goes out.
+    pub async fn close(&self) -> Result<(), BusError> {
+        let mut events = self.events();
+        self.flush().await?;
+        self.client.drain().await.map_err(|error| BusError::Closed(error.to_string()))?;
+        let closed = async {
+            loop {
+                match events.recv().await {
+                    Ok(Event::Closed) | Err(broadcast::error::RecvError::Closed) => return,
+                    _ => {}
+                }
+            }
+        };
+        timeout(PATIENCE, closed)
+            .await
+            .map_err(|_| BusError::Slow { what: "close", within: PATIENCE })
+    }
+
+    fn check_size(&self, payload: &Bytes) -> Result<(), BusError> {
+        let limit = self.client.max_payload();
+        if payload.len() > limit {
+            return Err(BusError::TooLarge { size: payload.len(), limit });
+        }
+        Ok(())
+    }
+}
+
+fn accepted<E: std::error::Error>(
+    sent: Result<Result<(), E>, tokio::time::error::Elapsed>,
+) -> Result<(), BusError> {
+    match sent {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
+        Err(_) => Err(BusError::Slow { what: "take a message", within: PATIENCE }),
+    }
+}

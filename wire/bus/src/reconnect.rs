@@ -1,0 +1,61 @@
+//! How long to wait before trying the broker again: exponential growth with full jitter.
+//!
+//! The client library's own delay has no randomness, so that a fleet would come back in lockstep after the broker's restart. With
+//! full jitter each node waits anything between nothing and a growing ceiling, which spreads N arrivals evenly over it.
+
+use std::time::Duration;
+
+use rand::Rng;
+
+/// Ceiling of the wait before an attempt.
+#[derive(Debug, Clone, Copy)]
+pub struct Backoff {
+    /// Ceiling of the first wait. A fleet of 50,000 wants some seconds; a person at a terminal wants none.
+    pub first: Duration,
+    /// No ceiling is higher than this.
+    pub max: Duration,
+}
+
+impl Backoff {
+    /// For a daemon: the first return is spread over 2 s, later ones up to 30 s.
+    pub const DAEMON: Self =
+        Self { first: Duration::from_secs(2), max: Duration::from_secs(30) };
+
+    /// For a command that somebody waits for.
+    pub const COMMAND: Self =
+        Self { first: Duration::from_millis(50), max: Duration::from_secs(2) };
+
+    /// Ceiling before the given attempt, counted from 1: doubles each time.
+    pub fn ceiling(&self, attempt: usize) -> Duration {
+        let doublings = u32::try_from(attempt.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
+        self.first.saturating_mul(1 << doublings).min(self.max)
+    }
+
+    /// A wait drawn evenly from zero to the ceiling.
+    pub fn delay(&self, attempt: usize) -> Duration {
+        self.ceiling(attempt).mul_f64(rand::rng().random::<f64>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ceiling_grows_and_stays_below_the_maximum() {
+        let ceilings: Vec<u64> =
+            (1..8).map(|attempt| Backoff::DAEMON.ceiling(attempt).as_secs()).collect();
+        assert_eq!(ceilings, [2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(Backoff::DAEMON.ceiling(usize::MAX).as_secs(), 30);
+    }
+
+    #[test]
+    fn a_thousand_nodes_spread_over_the_whole_ceiling() {
+        let mut bins = std::collections::BTreeMap::<u128, u32>::new();
+        for _ in 0..1000 {
+            *bins.entry(Backoff::DAEMON.delay(1).as_millis() / 200).or_default() += 1;
+        }
+        let full = (0..10).all(|bin| (50..=150).contains(bins.get(&bin).unwrap_or(&0)));
+        assert!(full, "{bins:?}");
+    }
+}

@@ -1,0 +1,31 @@
+//! TLS to the broker: rustls, always verified, against the organisation's own authority when one is given.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+
+use crate::error::BusError;
+
+/// A client configuration that trusts the certificates in a PEM file, and nothing else.
+pub(crate) fn trusting(authority: &Path) -> Result<ClientConfig, BusError> {
+    let problem = |problem: String| BusError::Authority { path: authority.to_owned(), problem };
+    let mut roots = RootCertStore::empty();
+    let certificates =
+        CertificateDer::pem_file_iter(authority).map_err(|error| problem(error.to_string()))?;
+    for certificate in certificates {
+        let certificate = certificate.map_err(|error| problem(error.to_string()))?;
+        roots.add(certificate).map_err(|error| problem(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(problem("it holds no certificate in PEM form".to_owned()));
+    }
+    // Named here, not installed for the whole process: a library has no business with global state.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| problem(error.to_string()))?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
