@@ -43,7 +43,7 @@ impl Command {
             umask: None,
             uid: None,
             gid: None,
-            timeout: Some(Duration::from_secs(300)),
+            timeout: Some(Duration::from_mins(5)),
             output_limit: 1024 * 1024,
             cancel: Cancel::default(),
         }
@@ -57,7 +57,10 @@ impl Command {
 
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Command").field("argv", &self.argv).field("cwd", &self.cwd).finish_non_exhaustive()
+        f.debug_struct("Command")
+            .field("argv", &self.argv)
+            .field("cwd", &self.cwd)
+            .finish_non_exhaustive()
     }
 }
 
@@ -75,6 +78,17 @@ pub struct Output {
 }
 
 impl Output {
+    /// What a program leaves that prints `stdout` and ends with `code`.
+    pub fn new(code: i32, stdout: impl Into<Vec<u8>>) -> Self {
+        let stdout = stdout.into();
+        Self {
+            code,
+            combined: stdout.clone(),
+            stdout,
+            truncated: false,
+        }
+    }
+
     /// Whether the program ended with code 0.
     pub fn success(&self) -> bool {
         self.code == 0

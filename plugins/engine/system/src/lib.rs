@@ -12,6 +12,7 @@ pub mod command;
 pub mod error;
 pub mod fake;
 pub mod file;
+mod path;
 pub mod real;
 
 use std::fmt;
@@ -41,7 +42,12 @@ pub trait System: fmt::Debug + Send + Sync {
 
     /// Replaces a file as a whole: temporary file beside it, fsync, attributes, rename, fsync of the directory.
     /// Attributes that are `None` keep what the file had; a new file gets 0644 and the process' owner.
-    fn write(&self, path: &Path, content: &[u8], attributes: &Attributes) -> Result<(), SystemError>;
+    fn write(
+        &self,
+        path: &Path,
+        content: &[u8],
+        attributes: &Attributes,
+    ) -> Result<(), SystemError>;
 
     /// Creates one directory. Its parent must exist.
     fn create_dir(&self, path: &Path, attributes: &Attributes) -> Result<(), SystemError>;
@@ -62,7 +68,11 @@ pub trait System: fmt::Debug + Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError>;
 
     /// Holds an exclusive lock on a lock file, created if need be, until the guard is dropped. Waits `patience` at most.
-    fn lock(&self, path: &Path, patience: std::time::Duration) -> Result<Box<dyn Lock>, SystemError>;
+    fn lock(
+        &self,
+        path: &Path,
+        patience: std::time::Duration,
+    ) -> Result<Box<dyn Lock>, SystemError>;
 
     /// Runs a program to its end. A program that ends with a non-zero code is a success of this call.
     fn run(&self, command: &Command) -> Result<Output, SystemError>;

@@ -1,0 +1,154 @@
+//! Finds where a path of the node really ends, link by link, without ever leaving the node's root.
+//!
+//! Pure apart from the question "is this a link, and where to?", which the caller answers. Follows the rules of a chroot:
+//! an absolute link starts again at the root, and `..` at the root stays there. Does not check that anything exists.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::SystemError;
+
+/// As many links as the Linux kernel follows in one path.
+const MAX_LINKS: usize = 40;
+
+/// Resolves `path` to a path without links and without `..`, both ends being the node's own (`/etc/passwd`).
+///
+/// `link` answers with the target when the given path is a symbolic link. With `follow` a link at the end is followed too.
+/// A relative path, or one whose own `..` climb above the root, is refused.
+pub(crate) fn resolve(
+    path: &Path,
+    follow: bool,
+    link: &dyn Fn(&Path) -> io::Result<Option<PathBuf>>,
+) -> Result<PathBuf, SystemError> {
+    check(path)?;
+    let mut pending: VecDeque<OsString> = steps(path).collect();
+    let mut done = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(step) = pending.pop_front() {
+        if step == OsStr::new("..") {
+            done.pop();
+            continue;
+        }
+        done.push(&step);
+        if pending.is_empty() && !follow {
+            break;
+        }
+        let target = link(&done).map_err(|source| failed(path, source))?;
+        let Some(target) = target else { continue };
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(failed(
+                path,
+                io::Error::from_raw_os_error(nix::errno::Errno::ELOOP as i32),
+            ));
+        }
+        done.pop();
+        if target.is_absolute() {
+            done = PathBuf::from("/");
+        }
+        for step in steps(&target).collect::<Vec<_>>().into_iter().rev() {
+            pending.push_front(step);
+        }
+    }
+    Ok(done)
+}
+
+/// Refuses what is not an absolute path inside the machine.
+fn check(path: &Path) -> Result<(), SystemError> {
+    let refused = || SystemError::Path {
+        path: path.to_owned(),
+    };
+    if !path.is_absolute() {
+        return Err(refused());
+    }
+    let mut depth = 0_usize;
+    for component in path.components() {
+        match component {
+            Component::ParentDir => depth = depth.checked_sub(1).ok_or_else(refused)?,
+            Component::Normal(_) => depth += 1,
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Names and `..`, without the root and without `.`.
+fn steps(path: &Path) -> impl Iterator<Item = OsString> {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+fn failed(path: &Path, source: io::Error) -> SystemError {
+    SystemError::File {
+        verb: "find",
+        path: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn with(links: &BTreeMap<PathBuf, PathBuf>, path: &str, follow: bool) -> Option<PathBuf> {
+        resolve(Path::new(path), follow, &|at| Ok(links.get(at).cloned())).ok()
+    }
+
+    fn links(pairs: &[(&str, &str)]) -> BTreeMap<PathBuf, PathBuf> {
+        pairs
+            .iter()
+            .map(|(from, to)| (PathBuf::from(from), PathBuf::from(to)))
+            .collect()
+    }
+
+    #[test]
+    fn links_are_followed_like_in_a_chroot() {
+        let links = links(&[
+            ("/bin", "usr/bin"),
+            ("/etc/abs", "/srv/data"),
+            ("/etc/up", "../../../../srv"),
+            ("/loop", "/loop"),
+        ]);
+        let end = |path: &str| with(&links, path, true).unwrap();
+        assert_eq!(end("/bin/sh"), Path::new("/usr/bin/sh"));
+        assert_eq!(end("/etc/abs/x"), Path::new("/srv/data/x"));
+        assert_eq!(end("/etc/up/x"), Path::new("/srv/x"));
+        assert_eq!(end("/etc/up/../y"), Path::new("/y"));
+        assert_eq!(
+            with(&links, "/etc/abs", false).unwrap(),
+            Path::new("/etc/abs")
+        );
+        assert_eq!(with(&links, "/loop", true), None);
+    }
+
+    #[test]
+    fn what_is_not_inside_is_refused() {
+        for path in ["etc/passwd", "", "..", "/..", "/etc/../../etc", "./x"] {
+            assert_eq!(with(&BTreeMap::new(), path, true), None, "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_end_has_no_links_and_no_way_up(
+            links in proptest::collection::btree_map("(/[abc]){1,3}", "/?([abc]|\\.\\.)(/([abc]|\\.\\.)){0,3}", 0..8),
+            path in "/?([abc.]|\\.\\.)(/([abc]|\\.\\.)){0,5}",
+        ) {
+            let links = links.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+            if let Some(end) = with(&links, &path, true) {
+                prop_assert!(end.is_absolute());
+                prop_assert!(end.components().all(|part| !matches!(part, Component::ParentDir)));
+                prop_assert!(end.ancestors().all(|part| !links.contains_key(part)));
+            }
+        }
+    }
+}

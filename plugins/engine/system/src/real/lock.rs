@@ -1,0 +1,79 @@
+//! Exclusive locks on files, of the kind that also excludes the classic `fcntl` locks of other programs.
+//!
+//! Open-file-description locks: unlike the classic ones they keep two threads of one process apart, and they conflict
+//! with the classic ones that `lckpwdf(3)` takes on `/etc/.pwd.lock`.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
+
+use crate::Lock;
+
+/// Time between two tries; there is no wait with a limit in the kernel's interface.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// A held lock.
+#[derive(Debug)]
+pub(super) struct FileLock {
+    file: File,
+}
+
+impl Lock for FileLock {}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Said aloud, because a child that is between fork and exec still has the descriptor. Nothing to do if it fails.
+        let _ = fcntl(
+            &self.file,
+            FcntlArg::F_OFD_SETLK(&whole_file(libc::F_UNLCK)),
+        );
+    }
+}
+
+/// Takes the lock; `None` when somebody else kept it for all the `patience`.
+pub(super) fn acquire(host: &Path, patience: Duration) -> io::Result<Option<FileLock>> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .open(host)?;
+    let deadline = Instant::now() + patience;
+    let (_never_said, pause) = mpsc::channel::<()>();
+    loop {
+        match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
+            Ok(_) => return Ok(Some(FileLock { file })),
+            Err(Errno::EAGAIN | Errno::EACCES | Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        if pause.recv_timeout(left.min(RETRY)) == Err(RecvTimeoutError::Disconnected) {
+            return Ok(None);
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the constants of struct flock are ints in libc and shorts in the struct"
+)]
+fn whole_file(kind: libc::c_int) -> libc::flock {
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
+}

@@ -1,0 +1,357 @@
+//! A real machine: the one that we run on, or a directory that looks like one.
+//!
+//! Files go through `std::fs` after their path was resolved inside the root. Does not lock by itself, and does not
+//! guard against somebody who swaps directories for links in the root while a call is running.
+
+mod lock;
+mod process;
+mod room;
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{
+    DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, lchown,
+};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::path::resolve;
+use crate::{Attributes, Command, FileKind, Lock, Metadata, Output, System, SystemError};
+
+/// Mode of a new file when nothing is said.
+const FILE_MODE: u32 = 0o644;
+/// Mode of a new directory when nothing is said.
+const DIR_MODE: u32 = 0o755;
+
+/// A machine whose `/` is the directory `root`.
+#[derive(Debug, Clone)]
+pub struct RealSystem {
+    root: PathBuf,
+}
+
+impl RealSystem {
+    /// `/` is this machine; another directory is a machine of its own, whose commands run inside it.
+    ///
+    /// A relative root is taken from the working directory of now.
+    pub fn new(root: PathBuf) -> Self {
+        let root = std::path::absolute(&root).unwrap_or(root);
+        Self {
+            root: fs::canonicalize(&root).unwrap_or(root),
+        }
+    }
+
+    /// Whether the machine is the one that we run on.
+    pub fn is_host(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// Where `path` is on the host, links before its last name resolved, and that one too with `follow`.
+    fn host_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
+        let inside = resolve(path, follow, &|at| read_link(&below(&self.root, at)))?;
+        Ok(below(&self.root, &inside))
+    }
+
+    /// Resolves the path and does one thing with it.
+    fn with<T>(
+        &self,
+        verb: &'static str,
+        path: &Path,
+        follow: bool,
+        act: impl FnOnce(&Path) -> io::Result<T>,
+    ) -> Result<T, SystemError> {
+        let host = self.host_path(path, follow)?;
+        act(&host).map_err(|source| SystemError::File {
+            verb,
+            path: path.to_owned(),
+            source,
+        })
+    }
+}
+
+impl System for RealSystem {
+    fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Option<Metadata>, SystemError> {
+        self.with("look at", path, false, |host| {
+            absent_is_none(fs::symlink_metadata(host))
+        })
+        .map(|found| found.as_ref().map(metadata))
+    }
+
+    fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
+        let too_large = |size| SystemError::TooLarge {
+            path: path.to_owned(),
+            size,
+            limit,
+        };
+        let (size, content) = self.with("read", path, true, |host| read(host, limit))?;
+        if size > limit {
+            return Err(too_large(size));
+        }
+        Ok(content)
+    }
+
+    fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
+        self.with("read the link", path, false, |host| fs::read_link(host))
+    }
+
+    fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
+        self.with("list", path, true, |host| {
+            let mut names = fs::read_dir(host)?
+                .map(|entry| {
+                    entry?
+                        .file_name()
+                        .into_string()
+                        .map_err(|name| not_text(&name))
+                })
+                .collect::<io::Result<Vec<_>>>()?;
+            names.sort();
+            Ok(names)
+        })
+    }
+
+    fn write(
+        &self,
+        path: &Path,
+        content: &[u8],
+        attributes: &Attributes,
+    ) -> Result<(), SystemError> {
+        self.with("write", path, true, |host| {
+            replace(host, content, attributes)
+        })
+    }
+
+    fn create_dir(&self, path: &Path, attributes: &Attributes) -> Result<(), SystemError> {
+        self.with("create directory", path, false, |host| {
+            fs::DirBuilder::new().mode(0o700).create(host)?;
+            set(
+                host,
+                &Attributes {
+                    mode: attributes.mode.or(Some(DIR_MODE)),
+                    ..*attributes
+                },
+            )
+        })
+    }
+
+    fn symlink(&self, target: &Path, path: &Path) -> Result<(), SystemError> {
+        self.with("link", path, false, |host| {
+            let link = temporary().make_in(parent(host)?, |temporary| {
+                std::os::unix::fs::symlink(target, temporary)
+            })?;
+            link.persist(host).map_err(|failed| failed.error)?;
+            sync_parent(host)
+        })
+    }
+
+    fn set_attributes(&self, path: &Path, attributes: &Attributes) -> Result<(), SystemError> {
+        self.with("set the attributes of", path, false, |host| {
+            set(host, attributes)
+        })
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), SystemError> {
+        self.with("remove", path, false, |host| {
+            absent_is_none(fs::remove_file(host))
+        })?;
+        Ok(())
+    }
+
+    fn remove_tree(&self, path: &Path) -> Result<(), SystemError> {
+        self.with("remove", path, false, |host| {
+            if host == self.root {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "the root of the machine is never removed",
+                ));
+            }
+            match absent_is_none(fs::symlink_metadata(host))? {
+                Some(found) if found.is_dir() => absent_is_none(fs::remove_dir_all(host)),
+                Some(_) => absent_is_none(fs::remove_file(host)),
+                None => Ok(None),
+            }
+        })?;
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError> {
+        let to = self.host_path(to, false)?;
+        self.with("rename", from, false, |host| {
+            fs::rename(host, &to)?;
+            sync_parent(&to)?;
+            sync_parent(host)
+        })
+    }
+
+    fn lock(&self, path: &Path, patience: Duration) -> Result<Box<dyn Lock>, SystemError> {
+        let locked = self.with("lock", path, false, |host| lock::acquire(host, patience))?;
+        match locked {
+            Some(guard) => Ok(Box::new(guard)),
+            None => Err(SystemError::Locked {
+                path: path.to_owned(),
+                patience,
+            }),
+        }
+    }
+
+    fn run(&self, command: &Command) -> Result<Output, SystemError> {
+        let process = room::prepare(self, command)?;
+        let output = process::run(&process, command)?;
+        room::judge(self, command, output)
+    }
+
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}
+
+/// `/etc` below `/srv/node` is `/srv/node/etc`.
+fn below(root: &Path, inside: &Path) -> PathBuf {
+    root.join(inside.strip_prefix("/").unwrap_or(inside))
+}
+
+/// The target, when there is a link; nothing there is nothing to follow.
+fn read_link(host: &Path) -> io::Result<Option<PathBuf>> {
+    match fs::read_link(host) {
+        Ok(target) => Ok(Some(target)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::NotADirectory => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn not_text(name: &OsStr) -> io::Error {
+    let name = name.to_string_lossy().into_owned();
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("the name `{name}` in it is not UTF-8"),
+    )
+}
+
+fn metadata(found: &fs::Metadata) -> Metadata {
+    let kind = found.file_type();
+    let kind = if kind.is_symlink() {
+        FileKind::Link
+    } else if kind.is_dir() {
+        FileKind::Directory
+    } else if kind.is_file() {
+        FileKind::File
+    } else {
+        debug_assert!(
+            kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device()
+        );
+        FileKind::Other
+    };
+    Metadata {
+        kind,
+        mode: found.mode() & 0o7777,
+        uid: found.uid(),
+        gid: found.gid(),
+        size: found.size(),
+        modified: found.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+    }
+}
+
+/// Size and content, the content cut after `limit` bytes. Never waits for a pipe.
+fn read(host: &Path, limit: u64) -> io::Result<(u64, Vec<u8>)> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
+        .open(host)?;
+    let size = file.metadata()?.len();
+    let mut content = Vec::new();
+    if size <= limit {
+        // Files of /proc say 0 bytes and have more.
+        file.take(limit.saturating_add(1))
+            .read_to_end(&mut content)?;
+    }
+    Ok((size.max(content.len() as u64), content))
+}
+
+/// A temporary name beside the file, which a listing of the directory explains.
+fn temporary() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".muster-").suffix(".tmp");
+    builder
+}
+
+/// The temporary file starts as 0600 and gets its owner before its mode, so that nobody reads it in between.
+fn replace(host: &Path, content: &[u8], attributes: &Attributes) -> io::Result<()> {
+    let old = absent_is_none(fs::symlink_metadata(host))?;
+    if old.as_ref().is_some_and(|old| !old.is_file()) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        ));
+    }
+    let mut new = temporary().tempfile_in(parent(host)?)?;
+    new.write_all(content)?;
+    let fresh = new.as_file().metadata()?;
+    let uid = attributes
+        .uid
+        .or(old.as_ref().map(MetadataExt::uid))
+        .filter(|id| *id != fresh.uid());
+    let gid = attributes
+        .gid
+        .or(old.as_ref().map(MetadataExt::gid))
+        .filter(|id| *id != fresh.gid());
+    if uid.is_some() || gid.is_some() {
+        fchown(new.as_file(), uid, gid)?;
+    }
+    let mode = attributes
+        .mode
+        .or(old.as_ref().map(MetadataExt::mode))
+        .unwrap_or(FILE_MODE);
+    new.as_file()
+        .set_permissions(Permissions::from_mode(mode & 0o7777))?;
+    new.as_file().sync_all()?;
+    new.persist(host).map_err(|failed| failed.error)?;
+    sync_parent(host)
+}
+
+/// Owner first: changing it clears the set-user-id bits. A link has no mode of its own on Linux.
+fn set(host: &Path, attributes: &Attributes) -> io::Result<()> {
+    let found = fs::symlink_metadata(host)?;
+    let uid = attributes.uid.filter(|uid| *uid != found.uid());
+    let gid = attributes.gid.filter(|gid| *gid != found.gid());
+    if uid.is_some() || gid.is_some() {
+        lchown(host, uid, gid)?;
+    }
+    match attributes.mode {
+        Some(mode) if !found.file_type().is_symlink() => {
+            fs::set_permissions(host, Permissions::from_mode(mode & 0o7777))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn parent(host: &Path) -> io::Result<&Path> {
+    host.parent()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is the root"))
+}
+
+/// Makes a rename survive a power cut.
+fn sync_parent(host: &Path) -> io::Result<()> {
+    File::open(parent(host)?)?.sync_all()
+}

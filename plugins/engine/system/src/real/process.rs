@@ -1,0 +1,291 @@
+//! Runs one process group to its end, its limit, or its cancellation, and keeps what it printed.
+//!
+//! Threads do the waiting (one for the end, one for each stream), messages bring it together. The leader is reaped last,
+//! so that its number cannot belong to somebody else while the group is being ended. Does not decide what to run.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+#[expect(
+    clippy::disallowed_types,
+    reason = "this is the one place of the room that starts processes"
+)]
+use std::process::Command as Process;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
+
+use crate::{Command, Output, SystemError};
+
+/// What a group has between TERM and KILL.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long output is awaited after the leader ended, when a descendant (a daemon) keeps the stream open.
+const DRAIN: Duration = Duration::from_millis(300);
+/// How often the cancel flag is looked at.
+const ATTENTION: Duration = Duration::from_millis(50);
+
+/// A process as the kernel takes it.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    /// Program as a host path, and its arguments.
+    pub(super) argv: Vec<String>,
+    /// The whole environment.
+    pub(super) env: BTreeMap<String, String>,
+    /// Working directory on the host.
+    pub(super) cwd: PathBuf,
+    /// Numeric user and group to become, without supplementary groups.
+    pub(super) ids: Option<(u32, u32)>,
+}
+
+enum News {
+    Stdout(Vec<u8>),
+    Stderr(Vec<u8>),
+    StreamEnded,
+    LeaderEnded,
+}
+
+/// Why a group is being ended.
+#[derive(Clone, Copy)]
+enum Stop {
+    Timeout(Duration),
+    Cancelled,
+}
+
+/// Runs it. `asked` is the command as the caller knows it: input, limits, name in errors.
+pub(super) fn run(prepared: &Prepared, asked: &Command) -> Result<Output, SystemError> {
+    let start = |source| SystemError::Start {
+        program: asked.program().to_owned(),
+        source,
+    };
+    if asked.cancel.is_cancelled() {
+        return Err(SystemError::Cancelled {
+            program: asked.program().to_owned(),
+        });
+    }
+    let mut child = spawn(prepared, !asked.stdin.is_empty()).map_err(start)?;
+    let group = Group::of(&child).map_err(start)?;
+    let watched = watch(&mut child, asked.stdin.clone());
+    let mut output = Collected::new(asked.output_limit);
+    let stop = match watched {
+        Ok(news) => supervise(&group, asked, &news, &mut output),
+        Err(error) => {
+            group.signal(Signal::SIGKILL);
+            let _ = child.wait();
+            return Err(start(error));
+        }
+    };
+    let status = child.wait().map_err(start)?;
+    let program = asked.program().to_owned();
+    match stop {
+        Some(Stop::Timeout(after)) => Err(SystemError::Timeout { program, after }),
+        Some(Stop::Cancelled) => Err(SystemError::Cancelled { program }),
+        None => Ok(output.finish(status)),
+    }
+}
+
+#[expect(
+    clippy::disallowed_types,
+    reason = "this is the one place of the room that starts processes"
+)]
+fn spawn(prepared: &Prepared, with_input: bool) -> io::Result<Child> {
+    let (program, arguments) = prepared
+        .argv
+        .split_first()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"))?;
+    let mut process = Process::new(program);
+    process
+        .args(arguments)
+        .env_clear()
+        .envs(&prepared.env)
+        .current_dir(&prepared.cwd)
+        .stdin(if with_input {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    if let Some((uid, gid)) = prepared.ids {
+        process.uid(uid).gid(gid);
+    }
+    process.spawn()
+}
+
+/// Starts the threads that wait: for the end of the leader, and for each stream.
+///
+/// They end with what they wait for. A stream that a daemon keeps open is read on and dropped, so that the daemon lives.
+fn watch(child: &mut Child, input: Vec<u8>) -> io::Result<Receiver<News>> {
+    let (tell, news) = sync_channel(16);
+    let leader = pid(child)?;
+    let told = tell.clone();
+    named("wait", move || {
+        while waitid(Id::Pid(leader), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
+            == Err(Errno::EINTR)
+        {}
+        let _ = told.send(News::LeaderEnded);
+    })?;
+    if let Some(stdout) = child.stdout.take() {
+        let told = tell.clone();
+        named("stdout", move || pump(stdout, &told, News::Stdout))?;
+    }
+    if let Some(stderr) = child.stderr.take() {
+        named("stderr", move || pump(stderr, &tell, News::Stderr))?;
+    }
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that does not read its input to the end is no failure.
+        named("stdin", move || drop(stdin.write_all(&input)))?;
+    }
+    Ok(news)
+}
+
+fn named(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new()
+        .name(format!("run-{name}"))
+        .spawn(work)
+        .map(drop)
+}
+
+fn pump(mut stream: impl Read, tell: &SyncSender<News>, news: fn(Vec<u8>) -> News) {
+    let mut buffer = [0; 8192];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(size) => {
+                // Nobody listens any more: read on, the writer must not get SIGPIPE.
+                let _ = tell.send(news(buffer.get(..size).unwrap_or_default().to_vec()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    let _ = tell.send(News::StreamEnded);
+}
+
+/// Listens until the leader ended and its output is in, or the group was ended; tells why if it was.
+fn supervise(
+    group: &Group,
+    asked: &Command,
+    news: &Receiver<News>,
+    output: &mut Collected,
+) -> Option<Stop> {
+    let limit = asked
+        .timeout
+        .and_then(|timeout| Instant::now().checked_add(timeout));
+    let (mut streams, mut leader) = (2, true);
+    let mut stop: Option<Stop> = None;
+    // Set when the rest is a formality: the leader is gone, or the group got its TERM.
+    let mut last_call: Option<Instant> = None;
+    while leader || streams > 0 {
+        let now = Instant::now();
+        if last_call.is_some_and(|end| now >= end) {
+            break;
+        }
+        if stop.is_none() && leader {
+            stop = reason(asked, limit, now);
+            if stop.is_some() {
+                group.signal(Signal::SIGTERM);
+                last_call = Some(now + GRACE);
+            }
+        }
+        let wake = [last_call, limit.filter(|_| stop.is_none() && leader)];
+        let pause = wake.into_iter().flatten().fold(ATTENTION, |pause, at| {
+            pause.min(at.saturating_duration_since(now))
+        });
+        match news.recv_timeout(pause) {
+            Ok(News::Stdout(bytes)) => output.stdout(&bytes),
+            Ok(News::Stderr(bytes)) => output.stderr(&bytes),
+            Ok(News::StreamEnded) => streams -= 1,
+            Ok(News::LeaderEnded) => {
+                leader = false;
+                last_call = last_call.or(Some(Instant::now() + DRAIN));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    if stop.is_some() {
+        group.signal(Signal::SIGKILL);
+    }
+    stop
+}
+
+fn reason(asked: &Command, limit: Option<Instant>, now: Instant) -> Option<Stop> {
+    if asked.cancel.is_cancelled() {
+        return Some(Stop::Cancelled);
+    }
+    limit.filter(|limit| now >= *limit)?;
+    asked.timeout.map(Stop::Timeout)
+}
+
+/// The process group of a child that was not reaped yet.
+struct Group(Pid);
+
+impl Group {
+    fn of(child: &Child) -> io::Result<Self> {
+        pid(child).map(Self)
+    }
+
+    /// The group may be gone already, and that is as well.
+    fn signal(&self, signal: Signal) {
+        let _ = killpg(self.0, signal);
+    }
+}
+
+fn pid(child: &Child) -> io::Result<Pid> {
+    i32::try_from(child.id())
+        .map(Pid::from_raw)
+        .map_err(io::Error::other)
+}
+
+/// Output as it comes, up to the limit.
+struct Collected {
+    limit: usize,
+    combined: Vec<u8>,
+    stdout: Vec<u8>,
+    truncated: bool,
+}
+
+impl Collected {
+    fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            combined: Vec::new(),
+            stdout: Vec::new(),
+            truncated: false,
+        }
+    }
+
+    fn stdout(&mut self, bytes: &[u8]) {
+        self.truncated |= keep(&mut self.stdout, bytes, self.limit);
+        self.truncated |= keep(&mut self.combined, bytes, self.limit);
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) {
+        self.truncated |= keep(&mut self.combined, bytes, self.limit);
+    }
+
+    fn finish(self, status: ExitStatus) -> Output {
+        let signalled = status.signal().map(|signal| 128 + signal);
+        Output {
+            code: status.code().or(signalled).unwrap_or(-1),
+            combined: self.combined,
+            stdout: self.stdout,
+            truncated: self.truncated,
+        }
+    }
+}
+
+/// Appends what fits; tells whether something did not.
+fn keep(kept: &mut Vec<u8>, bytes: &[u8], limit: usize) -> bool {
+    let room = limit.saturating_sub(kept.len()).min(bytes.len());
+    kept.extend_from_slice(bytes.get(..room).unwrap_or_default());
+    room < bytes.len()
+}

@@ -1,0 +1,279 @@
+//! What every machine promises, asked of the real one in a scratch root and of the fake one.
+
+#[cfg(test)]
+mod contract {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use muster_system::fake::FakeSystem;
+    use muster_system::real::RealSystem;
+    use muster_system::{Attributes, FileKind, System, SystemError};
+
+    const LIMIT: u64 = 1 << 20;
+
+    fn on_both(test: impl Fn(Arc<dyn System>)) {
+        let scratch = tempfile::tempdir().unwrap();
+        test(Arc::new(RealSystem::new(scratch.path().to_owned())));
+        test(Arc::new(FakeSystem::new()));
+    }
+
+    fn mode(mode: u32) -> Attributes {
+        Attributes {
+            mode: Some(mode),
+            ..Attributes::default()
+        }
+    }
+
+    fn text(system: &dyn System, path: &str) -> String {
+        String::from_utf8(system.read(Path::new(path), LIMIT).unwrap()).unwrap()
+    }
+
+    fn mode_of(system: &dyn System, path: &str) -> u32 {
+        system.metadata(Path::new(path)).unwrap().unwrap().mode
+    }
+
+    #[test]
+    fn a_file_is_written_read_and_removed() {
+        on_both(|system| {
+            let path = Path::new("/motd");
+            assert_eq!(system.metadata(path).unwrap(), None);
+            assert!(system.read(path, LIMIT).unwrap_err().is_not_found());
+            system.write(path, b"one", &Attributes::default()).unwrap();
+            assert_eq!(mode_of(&*system, "/motd"), 0o644);
+            system.write(path, b"two", &mode(0o600)).unwrap();
+            system
+                .write(path, b"three", &Attributes::default())
+                .unwrap();
+            assert_eq!(text(&*system, "/motd"), "three");
+            let found = system.metadata(path).unwrap().unwrap();
+            assert_eq!(
+                (found.kind, found.mode, found.size),
+                (FileKind::File, 0o600, 5)
+            );
+            assert_eq!(system.read_dir(Path::new("/")).unwrap(), ["motd"]);
+            system.remove_file(path).unwrap();
+            system.remove_file(path).unwrap();
+            assert_eq!(system.metadata(path).unwrap(), None);
+        });
+    }
+
+    #[test]
+    fn a_large_file_is_refused() {
+        on_both(|system| {
+            let path = Path::new("/large");
+            system
+                .write(path, b"12345", &Attributes::default())
+                .unwrap();
+            assert_eq!(system.read(path, 5).unwrap(), b"12345");
+            let error = system.read(path, 4).unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    SystemError::TooLarge {
+                        size: 5,
+                        limit: 4,
+                        ..
+                    }
+                ),
+                "{error}"
+            );
+        });
+    }
+
+    #[test]
+    fn directories_hold_names_in_order_and_go_as_a_whole() {
+        on_both(|system| {
+            let dir = Path::new("/srv");
+            system.create_dir(dir, &Attributes::default()).unwrap();
+            assert_eq!(mode_of(&*system, "/srv"), 0o755);
+            assert!(system.create_dir(dir, &Attributes::default()).is_err());
+            assert!(
+                system
+                    .create_dir(Path::new("/no/where"), &mode(0o700))
+                    .is_err()
+            );
+            for name in ["/srv/b", "/srv/a", "/srv/ab"] {
+                system
+                    .write(Path::new(name), b"", &Attributes::default())
+                    .unwrap();
+            }
+            assert_eq!(system.read_dir(dir).unwrap(), ["a", "ab", "b"]);
+            assert!(system.remove_file(dir).is_err());
+            assert!(system.write(dir, b"x", &Attributes::default()).is_err());
+            system.remove_tree(dir).unwrap();
+            system.remove_tree(dir).unwrap();
+            assert_eq!(system.metadata(dir).unwrap(), None);
+            assert!(system.remove_tree(Path::new("/")).is_err());
+        });
+    }
+
+    #[test]
+    fn writing_through_a_link_keeps_the_link() {
+        on_both(|system| {
+            system
+                .create_dir(Path::new("/data"), &Attributes::default())
+                .unwrap();
+            system
+                .write(Path::new("/data/aliases"), b"old", &mode(0o640))
+                .unwrap();
+            system
+                .symlink(Path::new("/data/aliases"), Path::new("/aliases"))
+                .unwrap();
+            system
+                .write(Path::new("/aliases"), b"new", &Attributes::default())
+                .unwrap();
+            assert_eq!(text(&*system, "/data/aliases"), "new");
+            assert_eq!(mode_of(&*system, "/data/aliases"), 0o640);
+            let link = system.metadata(Path::new("/aliases")).unwrap().unwrap();
+            assert_eq!(link.kind, FileKind::Link);
+            assert_eq!(
+                system.read_link(Path::new("/aliases")).unwrap(),
+                Path::new("/data/aliases")
+            );
+        });
+    }
+
+    #[test]
+    fn a_link_replaces_a_link_and_is_removed_alone() {
+        on_both(|system| {
+            system
+                .create_dir(Path::new("/data"), &Attributes::default())
+                .unwrap();
+            system
+                .write(Path::new("/data/kept"), b"x", &Attributes::default())
+                .unwrap();
+            system
+                .symlink(Path::new("/nowhere"), Path::new("/link"))
+                .unwrap();
+            system
+                .symlink(Path::new("data"), Path::new("/link"))
+                .unwrap();
+            assert_eq!(text(&*system, "/link/kept"), "x");
+            system.remove_tree(Path::new("/link")).unwrap();
+            assert_eq!(system.metadata(Path::new("/link")).unwrap(), None);
+            assert_eq!(text(&*system, "/data/kept"), "x");
+        });
+    }
+
+    #[test]
+    fn no_path_and_no_link_leads_out() {
+        on_both(|system| {
+            for path in ["etc", "", "/..", "/a/../../etc/passwd"] {
+                let error = system.read(Path::new(path), LIMIT).unwrap_err();
+                assert!(matches!(error, SystemError::Path { .. }), "{path}: {error}");
+                assert!(
+                    system
+                        .write(Path::new(path), b"", &Attributes::default())
+                        .is_err()
+                );
+            }
+            system
+                .symlink(Path::new("../../../../../.."), Path::new("/up"))
+                .unwrap();
+            system.symlink(Path::new("/"), Path::new("/root")).unwrap();
+            system
+                .write(Path::new("/up/one"), b"1", &Attributes::default())
+                .unwrap();
+            system
+                .write(Path::new("/root/two"), b"2", &Attributes::default())
+                .unwrap();
+            assert_eq!(
+                system.read_dir(Path::new("/")).unwrap(),
+                ["one", "root", "two", "up"]
+            );
+            system
+                .symlink(Path::new("/loop"), Path::new("/loop"))
+                .unwrap();
+            assert!(system.read(Path::new("/loop"), LIMIT).is_err());
+        });
+    }
+
+    #[test]
+    fn a_tree_is_renamed_and_an_obstacle_is_respected() {
+        on_both(|system| {
+            system
+                .create_dir(Path::new("/a"), &Attributes::default())
+                .unwrap();
+            system
+                .write(Path::new("/a/x"), b"x", &Attributes::default())
+                .unwrap();
+            system.rename(Path::new("/a"), Path::new("/b")).unwrap();
+            assert_eq!(text(&*system, "/b/x"), "x");
+            assert_eq!(system.metadata(Path::new("/a")).unwrap(), None);
+            system
+                .write(Path::new("/f"), b"f", &Attributes::default())
+                .unwrap();
+            assert!(system.rename(Path::new("/f"), Path::new("/b")).is_err());
+            assert!(system.rename(Path::new("/b"), Path::new("/f")).is_err());
+            assert!(
+                system
+                    .rename(Path::new("/b"), Path::new("/b/below"))
+                    .is_err()
+            );
+            system.rename(Path::new("/f"), Path::new("/b/x")).unwrap();
+            assert_eq!(text(&*system, "/b/x"), "f");
+        });
+    }
+
+    #[test]
+    fn attributes_are_set_where_given() {
+        on_both(|system| {
+            let path = Path::new("/x");
+            system.write(path, b"x", &mode(0o600)).unwrap();
+            let before = system.metadata(path).unwrap().unwrap();
+            system.set_attributes(path, &mode(0o4755)).unwrap();
+            let after = system.metadata(path).unwrap().unwrap();
+            assert_eq!(
+                (after.mode, after.uid, after.gid),
+                (0o4755, before.uid, before.gid)
+            );
+            assert!(
+                system
+                    .set_attributes(Path::new("/none"), &mode(0o644))
+                    .is_err()
+            );
+        });
+    }
+
+    #[test]
+    fn a_lock_keeps_others_out_until_it_is_dropped() {
+        on_both(|system| {
+            let path = Path::new("/.pwd.lock");
+            let held = system.lock(path, Duration::ZERO).unwrap();
+            let error = system.lock(path, Duration::from_millis(30)).unwrap_err();
+            assert!(matches!(error, SystemError::Locked { .. }), "{error}");
+            assert_eq!(mode_of(&*system, "/.pwd.lock"), 0o600);
+            drop(held);
+            system.lock(path, Duration::ZERO).unwrap();
+        });
+    }
+
+    #[test]
+    fn a_lock_lets_one_thread_in_at_a_time() {
+        on_both(|system| {
+            let inside = Arc::new(AtomicUsize::new(0));
+            let threads: Vec<_> = (0..16)
+                .map(|_| {
+                    let (system, inside) = (Arc::clone(&system), Arc::clone(&inside));
+                    std::thread::spawn(move || {
+                        let path = Path::new("/count");
+                        let _held = system
+                            .lock(Path::new("/lock"), Duration::from_secs(30))
+                            .unwrap();
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        let mut count = system.read(path, LIMIT).unwrap_or_default();
+                        count.push(b'.');
+                        system.write(path, &count, &Attributes::default()).unwrap();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap());
+            assert_eq!(text(&*system, "/count").len(), 16);
+        });
+    }
+}
