@@ -270,9 +270,9 @@ mod contract {
                     })
                 })
                 .collect();
-            threads
-                .into_iter()
-                .for_each(|thread| thread.join().unwrap());
+            for thread in threads {
+                thread.join().unwrap();
+            }
             assert_eq!(text(&*system, "/count").len(), 16);
         });
     }
