@@ -1,1 +1,29 @@
-//! (room being built)
+//! What may be asked: the schemas (DDLs) of agents, and everything that follows from a schema
+//! alone: validation, coercion of command-line words, display rules, summaries and documentation.
+//!
+//! Pure functions of values. Reads no files, opens no connections, runs no agents.
+
+#![warn(missing_docs)]
+
+pub mod aggregate;
+mod builtin;
+mod check;
+mod coerce;
+mod display;
+pub mod doc;
+mod error;
+mod input;
+mod output;
+mod parse;
+mod schema;
+pub mod validate;
+
+pub use builtin::{BUILTIN, builtin};
+pub use display::{DisplayMode, DisplayOverride, UnknownOverride};
+pub use error::{DdlError, InputError, OutputError};
+pub use parse::MAX_DDL_BYTES;
+pub use schema::{Action, Aggregate, Ddl, Example, Input, Metadata, Output, ValueType};
+pub use validate::Violation;
+
+/// What stands in the place of a sensitive value, wherever one would be shown.
+pub const REDACTED: &str = "[redacted]";

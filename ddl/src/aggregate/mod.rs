@@ -1,0 +1,234 @@
+//! Summaries over the replies of many nodes, as a DDL's `aggregate` asks for them.
+//!
+//! One file per function. Reply by reply: nothing keeps the replies. Draws nothing.
+
+mod average;
+mod boolean_summary;
+mod format;
+mod sum;
+mod summary;
+mod tally;
+
+use serde_json::{Map, Number, Value};
+
+use crate::schema::{Action, Aggregate};
+
+/// The functions that a DDL may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Function {
+    /// How often each value occurs.
+    Summary,
+    /// The arithmetic mean of numbers.
+    Average,
+    /// The sum of numbers.
+    Sum,
+    /// How often true and false occur, under labels.
+    BooleanSummary,
+}
+
+impl Function {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Summary,
+        Self::Average,
+        Self::Sum,
+        Self::BooleanSummary,
+    ];
+
+    /// The function that a DDL calls `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|function| function.name() == name)
+    }
+
+    /// The name that DDLs use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Summary => "summary",
+            Self::Average => "average",
+            Self::Sum => "sum",
+            Self::BooleanSummary => "boolean_summary",
+        }
+    }
+}
+
+/// One function at work on one output.
+trait Fold: Send {
+    fn add(&mut self, value: &Value);
+    fn finish(&self) -> SummaryResult;
+}
+
+/// Computes an action's summaries, reply by reply.
+pub struct Summarizer {
+    folds: Vec<(Summary, Box<dyn Fold>)>,
+}
+
+impl std::fmt::Debug for Summarizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.finish()).finish()
+    }
+}
+
+impl Summarizer {
+    /// Begins the summaries that `action` declares. What it declares twice is computed once.
+    pub fn new(action: &Action) -> Self {
+        let mut distinct: Vec<&Aggregate> = Vec::new();
+        for aggregate in &action.aggregates {
+            if !distinct.contains(&aggregate) {
+                distinct.push(aggregate);
+            }
+        }
+        let folds = distinct.into_iter().map(|aggregate| {
+            let display_as = action
+                .output(&aggregate.output)
+                .map_or(&aggregate.output, |out| &out.display_as);
+            let summary = Summary {
+                output: aggregate.output.clone(),
+                display_as: display_as.clone(),
+                function: aggregate.function,
+                result: SummaryResult::Rows(Vec::new()),
+                format: option(aggregate, "format"),
+            };
+            (summary, fold(aggregate))
+        });
+        Self {
+            folds: folds.collect(),
+        }
+    }
+
+    /// Takes the outputs of one reply into account. Null is "not computed", and not counted.
+    pub fn add(&mut self, reply: &Map<String, Value>) {
+        for (summary, fold) in &mut self.folds {
+            if let Some(value) = reply.get(&summary.output).filter(|value| !value.is_null()) {
+                fold.add(value);
+            }
+        }
+    }
+
+    /// The summaries of everything added up to now, in the DDL's order.
+    pub fn finish(&self) -> Vec<Summary> {
+        let finished = self.folds.iter().map(|(summary, fold)| Summary {
+            result: fold.finish(),
+            ..summary.clone()
+        });
+        finished.collect()
+    }
+}
+
+fn fold(aggregate: &Aggregate) -> Box<dyn Fold> {
+    match aggregate.function {
+        Function::Summary => Box::new(summary::Summary::new(aggregate)),
+        Function::Average => Box::<average::Average>::default(),
+        Function::Sum => Box::<sum::Sum>::default(),
+        Function::BooleanSummary => Box::new(boolean_summary::BooleanSummary::new(aggregate)),
+    }
+}
+
+fn option(aggregate: &Aggregate, wanted: &str) -> Option<String> {
+    aggregate
+        .options()
+        .find(|(key, _)| *key == wanted)
+        .map(|(_, value)| value.to_owned())
+}
+
+/// The summaries of all `replies` that `action` declares.
+pub fn summarize<'a>(
+    action: &Action,
+    replies: impl IntoIterator<Item = &'a Map<String, Value>>,
+) -> Vec<Summary> {
+    let mut summarizer = Summarizer::new(action);
+    for reply in replies {
+        summarizer.add(reply);
+    }
+    summarizer.finish()
+}
+
+/// What one aggregate came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// The output that was summarised.
+    pub output: String,
+    /// The output's title.
+    pub display_as: String,
+    /// What was computed.
+    pub function: Function,
+    /// What it came to.
+    pub result: SummaryResult,
+    format: Option<String>,
+}
+
+/// The value of a summary.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SummaryResult {
+    /// Values and how often they occurred: most frequent first, then by value.
+    Rows(Vec<(String, u64)>),
+    /// One number.
+    Number {
+        /// The number; `None` when no reply held one, or the result is beyond a JSON number.
+        value: Option<Number>,
+        /// How many values went into it.
+        count: u64,
+        /// How many values did not, because they are not numbers.
+        skipped: u64,
+    },
+}
+
+impl Summary {
+    /// The value as JSON: counts by value, or a number, or null.
+    pub fn to_json(&self) -> Value {
+        match &self.result {
+            SummaryResult::Rows(rows) => rows
+                .iter()
+                .map(|(label, count)| (label.clone(), Value::from(*count)))
+                .collect(),
+            SummaryResult::Number { value, .. } => value.clone().map_or(Value::Null, Value::Number),
+        }
+    }
+
+    /// The value as lines of text: in the DDL's `format`, else `value = count`, aligned.
+    pub fn lines(&self) -> Vec<String> {
+        match &self.result {
+            SummaryResult::Rows(rows) => {
+                let width = rows
+                    .iter()
+                    .map(|(label, _)| label.chars().count())
+                    .max()
+                    .unwrap_or(0);
+                let line = |(label, count): &(String, u64)| match &self.format {
+                    Some(format) => format::rendered(format, Some(label), &(*count).into()),
+                    None => format!("{label:>width$} = {count}"),
+                };
+                rows.iter().map(line).collect()
+            }
+            SummaryResult::Number { value: None, .. } => Vec::new(),
+            SummaryResult::Number {
+                value: Some(number),
+                ..
+            } => {
+                let default = match self.function {
+                    Function::Average => "Average: %0.2f",
+                    _ => "Total: %s",
+                };
+                let format = self.format.as_deref().unwrap_or(default);
+                vec![format::rendered(format, None, number)]
+            }
+        }
+    }
+}
+
+/// The `summaries` object of a result: `{"ensure": {"6.17": 1}}`. A second function on the same
+/// output is found under `output.function`.
+pub fn to_json(summaries: &[Summary]) -> Map<String, Value> {
+    let mut object = Map::new();
+    for summary in summaries {
+        let key = if object.contains_key(&summary.output) {
+            format!("{}.{}", summary.output, summary.function.name())
+        } else {
+            summary.output.clone()
+        };
+        object.insert(key, summary.to_json());
+    }
+    object
+}

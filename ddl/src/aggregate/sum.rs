@@ -1,0 +1,71 @@
+//! `sum`: the total of numbers; exact as long as all of them are integers.
+
+use serde_json::{Number, Value};
+
+use super::{Fold, SummaryResult};
+
+/// A running total.
+#[derive(Default)]
+pub(super) struct Sum {
+    /// The total of integers. 2^63 numbers of 64 bits fit, so it does not overflow.
+    integers: i128,
+    floats: f64,
+    has_floats: bool,
+    count: u64,
+    skipped: u64,
+}
+
+impl Sum {
+    pub(super) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(super) const fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// The total as a float, rounded as floats are.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a float is what the caller asks for"
+    )]
+    pub(super) fn total(&self) -> f64 {
+        self.integers as f64 + self.floats
+    }
+
+    fn exact(&self) -> Option<Number> {
+        if self.has_floats {
+            None
+        } else {
+            Number::from_i128(self.integers)
+        }
+    }
+}
+
+impl Fold for Sum {
+    fn add(&mut self, value: &Value) {
+        let Some(number) = value.as_number() else {
+            self.skipped = self.skipped.saturating_add(1);
+            return;
+        };
+        self.count = self.count.saturating_add(1);
+        if let Some(integer) = number.as_i128() {
+            self.integers = self.integers.saturating_add(integer);
+        } else {
+            self.has_floats = true;
+            self.floats += number.as_f64().unwrap_or_default();
+        }
+    }
+
+    fn finish(&self) -> SummaryResult {
+        let value = match self.count {
+            0 => None,
+            _ => self.exact().or_else(|| Number::from_f64(self.total())),
+        };
+        SummaryResult::Number {
+            value,
+            count: self.count,
+            skipped: self.skipped,
+        }
+    }
+}

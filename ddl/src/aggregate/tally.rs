@@ -1,0 +1,48 @@
+//! Counts of labels; what the two kinds of summary share.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::SummaryResult;
+use crate::schema::Aggregate;
+
+/// Counts values under their labels.
+pub(super) struct Tally {
+    labels: BTreeMap<String, String>,
+    counts: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    /// Labels come from the aggregate's arguments: `{"true": "Changed", "false": "No Change"}`.
+    pub(super) fn new(aggregate: &Aggregate) -> Self {
+        let labels = aggregate.options().filter(|(key, _)| *key != "format");
+        let labels = labels
+            .map(|(value, label)| (value.to_owned(), label.to_owned()))
+            .collect();
+        Self {
+            labels,
+            counts: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn count(&mut self, value: &Value) {
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        let label = self.labels.get(&text).cloned().unwrap_or(text);
+        let count = self.counts.entry(label).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    pub(super) fn rows(&self) -> SummaryResult {
+        let mut rows: Vec<_> = self
+            .counts
+            .iter()
+            .map(|(label, n)| (label.clone(), *n))
+            .collect();
+        // The sort is stable, so equal counts stay in the order of their labels.
+        rows.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        SummaryResult::Rows(rows)
+    }
+}

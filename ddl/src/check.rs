@@ -1,0 +1,333 @@
+//! What a DDL document must mean to be used: names, types, validators, defaults, aggregates,
+//! examples. Turns what `parse` read into the types of `schema`.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::aggregate::Function;
+use crate::error::{DdlError, shortened};
+use crate::parse::{
+    Document, DocumentAction, DocumentAggregate, DocumentInput, DocumentOutput, InOrder,
+};
+use crate::schema::{Action, Aggregate, Ddl, Input, Metadata, Output, ValueType};
+use crate::validate::{Rule, RuleError, validator_names};
+
+/// The longest time limit, in seconds: a day.
+const MAX_TIMEOUT: u64 = 86_400;
+
+/// The longest name of an agent, action, input or output, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+
+type Warnings = Vec<String>;
+
+pub(crate) fn ddl(document: Document, mut warnings: Warnings) -> Result<Ddl, DdlError> {
+    let mut metadata = document.metadata;
+    check_metadata(&metadata)?;
+    let mut names = BTreeSet::new();
+    let mut actions = Vec::with_capacity(document.actions.len());
+    for raw in document.actions {
+        if !names.insert(raw.action.clone()) {
+            return Err(DdlError::DuplicateAction {
+                name: shortened(&raw.action),
+            });
+        }
+        actions.push(action(raw, &mut warnings)?);
+    }
+    let default_action = default_action(
+        metadata.default_action.take(),
+        document.default_action,
+        &names,
+    )?;
+    Ok(Ddl {
+        schema: document.schema,
+        metadata,
+        default_action,
+        actions,
+        warnings,
+    })
+}
+
+fn check_metadata(metadata: &Metadata) -> Result<(), DdlError> {
+    subject_name("metadata", &metadata.name)?;
+    if metadata.timeout == 0 || metadata.timeout > MAX_TIMEOUT {
+        return Err(DdlError::Timeout {
+            seconds: metadata.timeout,
+            limit: MAX_TIMEOUT,
+        });
+    }
+    Ok(())
+}
+
+fn default_action(
+    in_metadata: Option<String>,
+    beside: Option<String>,
+    actions: &BTreeSet<String>,
+) -> Result<Option<String>, DdlError> {
+    let contradicted = match (&in_metadata, &beside) {
+        (Some(one), Some(other)) => one != other,
+        _ => false,
+    };
+    match in_metadata.or(beside) {
+        Some(name) if contradicted || !actions.contains(&name) => Err(DdlError::DefaultAction {
+            name: shortened(&name),
+        }),
+        found => Ok(found),
+    }
+}
+
+fn action(raw: DocumentAction, warnings: &mut Warnings) -> Result<Action, DdlError> {
+    subject_name("actions", &raw.action)?;
+    let at = format!("action `{}`", raw.action);
+    let outputs = outputs(raw.output, &at, warnings)?;
+    let action = Action {
+        description: raw.description,
+        display: raw.display,
+        inputs: inputs(raw.input, &at, warnings)?,
+        aggregates: aggregates(raw.aggregate, &outputs, &at)?,
+        outputs,
+        read_only: raw.read_only,
+        idempotent: raw.idempotent,
+        additional_input: raw.additional_input,
+        sensitive_inputs: raw.sensitive_inputs,
+        examples: raw.examples,
+        name: raw.action,
+    };
+    check_examples(&action, &at)?;
+    Ok(action)
+}
+
+/// An example that the schema refuses would mislead everybody who reads it.
+fn check_examples(action: &Action, at: &str) -> Result<(), DdlError> {
+    for (number, example) in (1..).zip(&action.examples) {
+        let at = || format!("{at}, example {number}");
+        action
+            .validate_input(&example.input)
+            .map_err(|source| DdlError::ExampleInput {
+                at: at(),
+                source: source.into(),
+            })?;
+        action
+            .validate_output(&example.output)
+            .map_err(|source| DdlError::ExampleOutput {
+                at: at(),
+                source: source.into(),
+            })?;
+    }
+    Ok(())
+}
+
+fn inputs(
+    raw: InOrder<DocumentInput>,
+    at: &str,
+    warnings: &mut Warnings,
+) -> Result<Vec<Input>, DdlError> {
+    let checked = raw.0.into_iter().map(|(name, raw)| {
+        let at = format!("{at}, input `{}`", shortened(&name));
+        input(name, raw, &at, warnings)
+    });
+    checked.collect()
+}
+
+fn input(
+    name: String,
+    raw: DocumentInput,
+    at: &str,
+    warnings: &mut Warnings,
+) -> Result<Input, DdlError> {
+    value_name(at, &name)?;
+    let value_type = value_type(raw.value_type.as_deref(), at)?;
+    let choices = raw.list.unwrap_or_default();
+    if value_type == ValueType::List && choices.is_empty() {
+        return Err(DdlError::NoChoices { at: at.to_owned() });
+    }
+    let mut input = Input {
+        name,
+        prompt: raw.prompt,
+        description: raw.description,
+        value_type,
+        default: None,
+        optional: raw.optional,
+        rule: rule(raw.validation.as_deref(), at)?,
+        max_length: raw.maxlength.unwrap_or(0),
+        choices,
+        sensitive: raw.sensitive,
+    };
+    if let Some(default) = raw.default {
+        input.default = usable_default(&input, default, at, warnings)?;
+    }
+    Ok(input)
+}
+
+/// Published DDLs write an empty string where they mean "none", even where the input's own
+/// validation refuses it.
+fn usable_default(
+    input: &Input,
+    default: Value,
+    at: &str,
+    warnings: &mut Warnings,
+) -> Result<Option<Value>, DdlError> {
+    match input.check(&default) {
+        Ok(()) => Ok(Some(default)),
+        Err(violation) if default.as_str() == Some("") => {
+            warnings.push(format!(
+                "{at}: the empty default {violation}, so there is no default"
+            ));
+            Ok(None)
+        }
+        Err(violation) => Err(DdlError::Default {
+            at: at.to_owned(),
+            violation,
+        }),
+    }
+}
+
+fn outputs(
+    raw: InOrder<DocumentOutput>,
+    at: &str,
+    warnings: &mut Warnings,
+) -> Result<Vec<Output>, DdlError> {
+    let checked = raw.0.into_iter().map(|(name, raw)| {
+        let at = format!("{at}, output `{}`", shortened(&name));
+        output(name, raw, &at, warnings)
+    });
+    checked.collect()
+}
+
+/// A default of another type is tolerated: published DDLs say "Unknown" for integers that no
+/// action has computed yet.
+fn output(
+    name: String,
+    raw: DocumentOutput,
+    at: &str,
+    warnings: &mut Warnings,
+) -> Result<Output, DdlError> {
+    value_name(at, &name)?;
+    let typed = Output {
+        display_as: raw.display_as.unwrap_or_else(|| name.clone()),
+        description: raw.description,
+        value_type: value_type(raw.value_type.as_deref(), at)?,
+        default: None,
+        sensitive: raw.sensitive,
+        name,
+    };
+    if let Some(Err(violation)) = raw.default.as_ref().map(|default| typed.check(default)) {
+        warnings.push(format!(
+            "{at}: the default {violation}, and is used nevertheless"
+        ));
+    }
+    Ok(Output {
+        default: raw.default,
+        ..typed
+    })
+}
+
+fn aggregates(
+    raw: Vec<DocumentAggregate>,
+    outputs: &[Output],
+    at: &str,
+) -> Result<Vec<Aggregate>, DdlError> {
+    raw.into_iter()
+        .map(|raw| aggregate(raw, outputs, at))
+        .collect()
+}
+
+fn aggregate(raw: DocumentAggregate, outputs: &[Output], at: &str) -> Result<Aggregate, DdlError> {
+    let Some(function) = Function::from_name(&raw.function) else {
+        return Err(DdlError::Unknown {
+            at: at.to_owned(),
+            what: "aggregate function",
+            word: shortened(&raw.function),
+            known: Function::ALL.map(Function::name).join(", "),
+        });
+    };
+    let problem = |problem: String| DdlError::Aggregate {
+        at: at.to_owned(),
+        function: function.name().to_owned(),
+        problem,
+    };
+    let Some(output) = raw.args.first().and_then(Value::as_str).map(str::to_owned) else {
+        return Err(problem(
+            "needs the name of an output as its first argument".to_owned(),
+        ));
+    };
+    if !outputs.iter().any(|known| known.name == output) {
+        let output = shortened(&output);
+        return Err(problem(format!(
+            "names the output `{output}`, which is not declared"
+        )));
+    }
+    Ok(Aggregate {
+        function,
+        arguments: raw.args,
+        output,
+    })
+}
+
+fn rule(text: Option<&str>, at: &str) -> Result<Option<Rule>, DdlError> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let at = at.to_owned();
+    Rule::new(text).map(Some).map_err(|error| match error {
+        RuleError::UnknownValidator => DdlError::Unknown {
+            at,
+            what: "validator",
+            word: shortened(text),
+            known: format!(
+                "{}; everything but a bare word is a regular expression",
+                validator_names().collect::<Vec<_>>().join(", ")
+            ),
+        },
+        RuleError::Pattern(source) => DdlError::Pattern {
+            at,
+            pattern: shortened(text),
+            source,
+        },
+    })
+}
+
+fn value_type(name: Option<&str>, at: &str) -> Result<ValueType, DdlError> {
+    let Some(name) = name.filter(|name| !name.is_empty()) else {
+        return Ok(ValueType::Any);
+    };
+    ValueType::from_name(name).ok_or_else(|| DdlError::Unknown {
+        at: at.to_owned(),
+        what: "type",
+        word: shortened(name),
+        known: ValueType::ALL.map(|(_, name)| name).join(", "),
+    })
+}
+
+/// Names of agents and actions are words of a subject, so they are lower case.
+fn subject_name(at: &str, name: &str) -> Result<(), DdlError> {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    checked_name(
+        at,
+        name,
+        allowed,
+        "1 to 64 lower-case letters, digits and _",
+    )
+}
+
+/// Names of inputs and outputs; published DDLs have upper-case ones.
+fn value_name(at: &str, name: &str) -> Result<(), DdlError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    checked_name(at, name, allowed, "1 to 64 letters, digits and _")
+}
+
+fn checked_name(
+    at: &str,
+    name: &str,
+    allowed: fn(u8) -> bool,
+    grammar: &'static str,
+) -> Result<(), DdlError> {
+    if !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(allowed) {
+        return Ok(());
+    }
+    Err(DdlError::Name {
+        at: at.to_owned(),
+        name: shortened(name),
+        grammar,
+    })
+}

@@ -1,0 +1,169 @@
+//! Documentation of an agent, written from its DDL: for the terminal and as Markdown.
+//!
+//! This file gathers what there is to say; `text` and `markdown` decide how it looks.
+
+mod markdown;
+mod text;
+
+use serde_json::{Map, Value};
+
+use crate::schema::{Action, Ddl, Input, Metadata, Output};
+
+pub use markdown::markdown;
+pub use text::text;
+
+/// A label with what there is to say under it.
+type Fact = (&'static str, String);
+
+fn title(ddl: &Ddl) -> String {
+    let name = ddl.name();
+    let mut letters = name.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    let name: String = first.into_iter().chain(letters).collect();
+    match ddl.version() {
+        "" => format!("{name} Agent"),
+        version => format!("{name} Agent version {version}"),
+    }
+}
+
+fn metadata_facts(ddl: &Ddl) -> Vec<Fact> {
+    let Metadata {
+        author,
+        url,
+        license,
+        timeout,
+        provider,
+        service,
+        ..
+    } = ddl.metadata();
+    let mut facts = vec![
+        ("Author", author.clone()),
+        ("URL", url.clone()),
+        ("License", license.clone()),
+        ("Timeout", format!("{timeout} seconds")),
+        ("Provider", provider.clone().unwrap_or_default()),
+        (
+            "Default Action",
+            ddl.default_action().unwrap_or_default().to_owned(),
+        ),
+    ];
+    if *service {
+        facts.push(("Service", "one node of a group answers".to_owned()));
+    }
+    facts.retain(|(_, value)| !value.is_empty());
+    facts
+}
+
+/// What a caller should know of an action before anything else.
+fn action_facts(action: &Action) -> Vec<Fact> {
+    let mut facts = vec![("Displays", action.display().to_string())];
+    let effect = match (action.read_only(), action.idempotent()) {
+        (true, _) => "reads only",
+        (false, true) => "may change the node; asking twice changes no more than asking once",
+        (false, false) => "may change the node",
+    };
+    facts.push(("Effect", effect.to_owned()));
+    if action.additional_input() {
+        facts.push(("Further Inputs", "allowed, checked by the agent".to_owned()));
+    }
+    let hidden: Vec<_> = action.sensitive_inputs().collect();
+    if !hidden.is_empty() {
+        facts.push(("Never Shown", hidden.join(", ")));
+    }
+    facts
+}
+
+fn input_facts(input: &Input) -> Vec<Fact> {
+    let mut facts = vec![
+        ("Prompt", input.prompt.clone()),
+        ("Description", input.description.clone()),
+        ("Type", input.value_type.to_string()),
+        ("Choices", input.choices.join(", ")),
+        ("Optional", yes_or_no(input.optional)),
+        (
+            "Validation",
+            input.validation().unwrap_or_default().to_owned(),
+        ),
+    ];
+    if input.max_length > 0 {
+        facts.push(("Max Length", input.max_length.to_string()));
+    }
+    facts.extend(default_fact(input.default.as_ref(), input.sensitive));
+    facts.retain(|(_, value)| !value.is_empty());
+    facts
+}
+
+fn output_facts(output: &Output) -> Vec<Fact> {
+    let mut facts = vec![
+        ("Description", output.description.clone()),
+        ("Display As", output.display_as.clone()),
+        ("Type", output.value_type.to_string()),
+    ];
+    facts.extend(default_fact(output.default.as_ref(), output.sensitive));
+    facts.retain(|(_, value)| !value.is_empty());
+    facts
+}
+
+fn default_fact(default: Option<&Value>, sensitive: bool) -> Option<Fact> {
+    let shown = |value: &Value| {
+        if sensitive {
+            crate::REDACTED.to_owned()
+        } else {
+            value.to_string()
+        }
+    };
+    default.map(|value| ("Default", shown(value)))
+}
+
+fn yes_or_no(flag: bool) -> String {
+    if flag {
+        "yes".to_owned()
+    } else {
+        "no".to_owned()
+    }
+}
+
+/// `summary of Service Status`, for every summary an action declares.
+fn summaries(action: &Action) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for aggregate in action.aggregates() {
+        let title = action
+            .output(aggregate.output())
+            .map_or("", |output| &output.display_as);
+        let line = format!("{} of {title}", aggregate.function().name());
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// The command line of an example, with sensitive values hidden.
+fn command_line(ddl: &Ddl, action: &Action, input: &Map<String, Value>) -> String {
+    let mut line = format!("rpc do {} {}", ddl.name(), action.name());
+    for (name, value) in action.redact(input) {
+        let word = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        line.push(' ');
+        line.push_str(&quoted(&format!("{name}={word}")));
+    }
+    line
+}
+
+/// `word` so that a shell takes it for one word.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "=_-.:,/@+%[]".contains(c);
+    if word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// DDLs come from elsewhere too: their text must not steer the reader's terminal.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() && c != '\n' { ' ' } else { c })
+        .collect()
+}

@@ -1,0 +1,99 @@
+//! The inputs of one request against their definitions: defaults, presence, types, validation,
+//! redaction.
+
+use serde_json::{Map, Value};
+
+use crate::REDACTED;
+use crate::error::{InputError, shortened, shown_value};
+use crate::schema::Action;
+
+impl Action {
+    /// The inputs with defaults filled in, or why they are refused. An input that is null counts
+    /// as not given. Undeclared inputs pass only if the action says `additional_input`.
+    pub fn validate_input(
+        &self,
+        given: &Map<String, Value>,
+    ) -> Result<Map<String, Value>, InputError> {
+        let mut complete = self.additional(given)?;
+        for input in &self.inputs {
+            match given.get(&input.name).filter(|value| !value.is_null()) {
+                Some(value) => {
+                    input
+                        .check(value)
+                        .map_err(|violation| InputError::Invalid {
+                            action: self.name.clone(),
+                            input: input.name.clone(),
+                            value: shown_value(value, self.is_sensitive(&input.name)),
+                            violation,
+                        })?;
+                    complete.insert(input.name.clone(), value.clone());
+                }
+                None => match &input.default {
+                    Some(default) => {
+                        complete.insert(input.name.clone(), default.clone());
+                    }
+                    None if input.optional => {}
+                    None => return Err(self.missing(&input.name)),
+                },
+            }
+        }
+        Ok(complete)
+    }
+
+    /// The inputs with the values of sensitive ones replaced by [`REDACTED`].
+    #[must_use]
+    pub fn redact(&self, inputs: &Map<String, Value>) -> Map<String, Value> {
+        let shown = inputs.iter().map(|(name, value)| {
+            let value = if self.is_sensitive(name) {
+                REDACTED.into()
+            } else {
+                value.clone()
+            };
+            (name.clone(), value)
+        });
+        shown.collect()
+    }
+
+    /// The inputs that are not declared, where the action wants such.
+    fn additional(&self, given: &Map<String, Value>) -> Result<Map<String, Value>, InputError> {
+        let undeclared = || given.iter().filter(|(name, _)| self.input(name).is_none());
+        match undeclared().next() {
+            Some((name, _)) if !self.additional_input => Err(self.undeclared(name)),
+            _ => Ok(undeclared()
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect()),
+        }
+    }
+
+    fn missing(&self, input: &str) -> InputError {
+        InputError::Missing {
+            action: self.name.clone(),
+            input: input.to_owned(),
+        }
+    }
+
+    /// The error for an input that is not declared, with the likeliest declared name.
+    pub(crate) fn undeclared(&self, name: &str) -> InputError {
+        let distance = |known: &str| strsim::damerau_levenshtein(known, &shortened(name));
+        let nearest = self.inputs.iter().min_by_key(|input| distance(&input.name));
+        let hint = match nearest {
+            None => "it takes none".to_owned(),
+            Some(input) if distance(&input.name) <= 1 + input.name.len() / 3 => {
+                format!("did you mean `{}`?", input.name)
+            }
+            Some(_) => {
+                let names: Vec<_> = self
+                    .inputs
+                    .iter()
+                    .map(|input| input.name.as_str())
+                    .collect();
+                format!("it takes {}", names.join(", "))
+            }
+        };
+        InputError::Undeclared {
+            action: self.name.clone(),
+            input: shortened(name),
+            hint,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The outputs of one reply against their definitions: defaults, types, nothing undeclared.
+
+use serde_json::{Map, Value};
+
+use crate::REDACTED;
+use crate::error::{OutputError, shortened, shown_value};
+use crate::schema::Action;
+
+impl Action {
+    /// The outputs with defaults filled in, or why they are refused. Null is accepted for every
+    /// output: it was not computed.
+    pub fn validate_output(
+        &self,
+        given: &Map<String, Value>,
+    ) -> Result<Map<String, Value>, OutputError> {
+        if let Some(name) = given.keys().find(|name| self.output(name).is_none()) {
+            return Err(OutputError::Undeclared {
+                action: self.name.clone(),
+                output: shortened(name),
+            });
+        }
+        let mut complete = given.clone();
+        for output in &self.outputs {
+            match given.get(&output.name) {
+                Some(value) => output
+                    .check(value)
+                    .map_err(|violation| OutputError::Invalid {
+                        action: self.name.clone(),
+                        output: output.name.clone(),
+                        value: shown_value(value, output.sensitive),
+                        violation,
+                    })?,
+                None => {
+                    if let Some(default) = &output.default {
+                        complete.insert(output.name.clone(), default.clone());
+                    }
+                }
+            }
+        }
+        Ok(complete)
+    }
+
+    /// The outputs with the values of sensitive ones replaced by [`REDACTED`].
+    #[must_use]
+    pub fn redact_output(&self, outputs: &Map<String, Value>) -> Map<String, Value> {
+        let mut shown = outputs.clone();
+        for output in self.outputs.iter().filter(|output| output.sensitive) {
+            if let Some(value) = shown.get_mut(&output.name) {
+                *value = REDACTED.into();
+            }
+        }
+        shown
+    }
+}

@@ -1,0 +1,154 @@
+//! Reads a DDL document: size limit, JSON, keys. What the values mean is checked by `check`.
+//!
+//! The order of inputs and outputs is the document's, because documentation shows them in it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde_json::Value;
+
+use crate::check;
+use crate::display::DisplayMode;
+use crate::error::DdlError;
+use crate::schema::{Ddl, Example, Metadata};
+
+/// The greatest size of a DDL document, in bytes.
+pub const MAX_DDL_BYTES: usize = 256 * 1024;
+
+impl Ddl {
+    /// Reads and checks a DDL document. Unknown keys are tolerated, see [`Ddl::warnings`].
+    pub fn from_slice(bytes: &[u8]) -> Result<Self, DdlError> {
+        if bytes.len() > MAX_DDL_BYTES {
+            return Err(DdlError::TooLarge {
+                size: bytes.len(),
+                limit: MAX_DDL_BYTES,
+            });
+        }
+        let mut warnings = Vec::new();
+        let mut json = serde_json::Deserializer::from_slice(bytes);
+        let document = serde_ignored::deserialize(&mut json, |path| {
+            warnings.push(format!("unknown key `{path}` is ignored"));
+        })
+        .map_err(DdlError::Json)?;
+        json.end().map_err(DdlError::Json)?;
+        check::ddl(document, warnings)
+    }
+}
+
+#[derive(serde::Deserialize)]
+pub(crate) struct Document {
+    #[serde(rename = "$schema", default)]
+    pub(crate) schema: Option<String>,
+    pub(crate) metadata: Metadata,
+    #[serde(default)]
+    pub(crate) default_action: Option<String>,
+    #[serde(default)]
+    pub(crate) actions: Vec<DocumentAction>,
+}
+
+#[derive(serde::Deserialize)]
+pub(crate) struct DocumentAction {
+    pub(crate) action: String,
+    #[serde(default)]
+    pub(crate) description: String,
+    #[serde(default)]
+    pub(crate) display: DisplayMode,
+    #[serde(default)]
+    pub(crate) input: InOrder<DocumentInput>,
+    #[serde(default)]
+    pub(crate) output: InOrder<DocumentOutput>,
+    #[serde(default)]
+    pub(crate) aggregate: Vec<DocumentAggregate>,
+    #[serde(default)]
+    pub(crate) read_only: bool,
+    #[serde(default)]
+    pub(crate) idempotent: bool,
+    #[serde(default)]
+    pub(crate) additional_input: bool,
+    #[serde(default)]
+    pub(crate) sensitive_inputs: Vec<String>,
+    #[serde(default)]
+    pub(crate) examples: Vec<Example>,
+}
+
+#[derive(serde::Deserialize)]
+pub(crate) struct DocumentInput {
+    #[serde(default)]
+    pub(crate) prompt: String,
+    #[serde(default)]
+    pub(crate) description: String,
+    #[serde(rename = "type", default)]
+    pub(crate) value_type: Option<String>,
+    #[serde(default)]
+    pub(crate) default: Option<Value>,
+    #[serde(default)]
+    pub(crate) optional: bool,
+    #[serde(default)]
+    pub(crate) validation: Option<String>,
+    #[serde(default)]
+    pub(crate) maxlength: Option<u64>,
+    #[serde(default, alias = "enum")]
+    pub(crate) list: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) sensitive: bool,
+}
+
+#[derive(serde::Deserialize)]
+pub(crate) struct DocumentOutput {
+    #[serde(default)]
+    pub(crate) description: String,
+    #[serde(default)]
+    pub(crate) display_as: Option<String>,
+    #[serde(rename = "type", default)]
+    pub(crate) value_type: Option<String>,
+    #[serde(default)]
+    pub(crate) default: Option<Value>,
+    #[serde(default)]
+    pub(crate) sensitive: bool,
+}
+
+#[derive(serde::Deserialize)]
+pub(crate) struct DocumentAggregate {
+    pub(crate) function: String,
+    #[serde(default)]
+    pub(crate) args: Vec<Value>,
+}
+
+/// The entries of a JSON object in the order in which they were written; no name twice.
+pub(crate) struct InOrder<T>(pub(crate) Vec<(String, T)>);
+
+impl<T> Default for InOrder<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for InOrder<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(InOrderVisitor(PhantomData))
+    }
+}
+
+struct InOrderVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for InOrderVisitor<T> {
+    type Value = InOrder<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of named definitions")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let mut seen = BTreeSet::new();
+        let mut entries = Vec::new();
+        while let Some((name, value)) = map.next_entry::<String, T>()? {
+            if !seen.insert(name.clone()) {
+                return Err(M::Error::custom(format_args!("`{name}` is declared twice")));
+            }
+            entries.push((name, value));
+        }
+        Ok(InOrder(entries))
+    }
+}

@@ -1,0 +1,428 @@
+//! The checked form of an agent's DDL, in the layout that Choria publishes plus keys of ours
+//! (`default_action`, `read_only`, `idempotent`, `additional_input`, `sensitive`,
+//! `sensitive_inputs`, `examples`). Serialises back to that layout.
+//!
+//! Values of these types exist only after every check of `check` has passed; this file reads
+//! nothing itself.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Value};
+
+use crate::aggregate::Function;
+use crate::display::DisplayMode;
+use crate::validate::Rule;
+
+/// An agent's schema: who it is, and the actions it offers.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Ddl {
+    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
+    pub(crate) schema: Option<String>,
+    pub(crate) metadata: Metadata,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) default_action: Option<String>,
+    pub(crate) actions: Vec<Action>,
+    #[serde(skip)]
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Ddl {
+    /// The agent's name.
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// The agent's version, as its author writes it.
+    pub fn version(&self) -> &str {
+        &self.metadata.version
+    }
+
+    /// How long one action may run.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.metadata.timeout)
+    }
+
+    /// The action that is meant when a caller names none.
+    pub fn default_action(&self) -> Option<&str> {
+        self.default_action.as_deref()
+    }
+
+    /// Author, licence and the like.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The action called `name`.
+    pub fn action(&self, name: &str) -> Option<&Action> {
+        self.actions.iter().find(|action| action.name == name)
+    }
+
+    /// All actions, in the document's order.
+    pub fn actions(&self) -> &[Action] {
+        &self.actions
+    }
+
+    /// What was odd about the document and yet tolerated: unknown keys, unusable defaults.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+/// Who made the agent, and how it is hosted.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub struct Metadata {
+    /// The agent's name, as used in subjects and on the command line.
+    pub name: String,
+    /// What the agent is for, in a sentence.
+    #[serde(default)]
+    pub description: String,
+    /// Who maintains the agent.
+    #[serde(default)]
+    pub author: String,
+    /// The licence of the agent, usually an SPDX name.
+    #[serde(default)]
+    pub license: String,
+    /// The agent's version.
+    #[serde(default)]
+    pub version: String,
+    /// Where to read more.
+    #[serde(default)]
+    pub url: String,
+    /// Seconds that one action may run.
+    #[serde(default = "default_timeout")]
+    pub timeout: u64,
+    /// What hosts the agent, `external` for example.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Whether any one node of a group answers, instead of every node.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub service: bool,
+    /// Documents may say it here or beside the metadata; `check` moves it to the latter place.
+    #[serde(default, skip_serializing)]
+    pub(crate) default_action: Option<String>,
+}
+
+const fn default_timeout() -> u64 {
+    10
+}
+
+/// One thing an agent can be asked to do.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Action {
+    #[serde(rename = "action")]
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) display: DisplayMode,
+    #[serde(rename = "input", serialize_with = "as_map")]
+    pub(crate) inputs: Vec<Input>,
+    #[serde(rename = "output", serialize_with = "as_map")]
+    pub(crate) outputs: Vec<Output>,
+    #[serde(rename = "aggregate", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) aggregates: Vec<Aggregate>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) read_only: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) idempotent: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) additional_input: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sensitive_inputs: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) examples: Vec<Example>,
+}
+
+impl Action {
+    /// The action's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the action does, in a sentence.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Which replies are worth showing.
+    pub fn display(&self) -> DisplayMode {
+        self.display
+    }
+
+    /// The declared inputs, in the document's order.
+    pub fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+
+    /// The declared input called `name`.
+    pub fn input(&self, name: &str) -> Option<&Input> {
+        self.inputs.iter().find(|input| input.name == name)
+    }
+
+    /// The declared outputs, in the document's order.
+    pub fn outputs(&self) -> &[Output] {
+        &self.outputs
+    }
+
+    /// The declared output called `name`.
+    pub fn output(&self, name: &str) -> Option<&Output> {
+        self.outputs.iter().find(|output| output.name == name)
+    }
+
+    /// The summaries to compute over all replies.
+    pub fn aggregates(&self) -> &[Aggregate] {
+        &self.aggregates
+    }
+
+    /// Whether the action leaves the node as it was.
+    pub fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Whether asking twice has the effect of asking once.
+    pub fn idempotent(&self) -> bool {
+        self.idempotent
+    }
+
+    /// Whether inputs that are not declared reach the plugin, which then checks them itself.
+    pub fn additional_input(&self) -> bool {
+        self.additional_input
+    }
+
+    /// Requests and replies that show how the action is used; each satisfies this schema.
+    pub fn examples(&self) -> &[Example] {
+        &self.examples
+    }
+
+    /// The names of all inputs whose values must not be shown, declared or additional.
+    pub fn sensitive_inputs(&self) -> impl Iterator<Item = &str> {
+        let declared = self.inputs.iter().filter(|input| input.sensitive);
+        declared
+            .map(|input| input.name.as_str())
+            .chain(self.sensitive_inputs.iter().map(String::as_str))
+    }
+
+    /// Whether the value of input `name` must not be shown. Letter case is ignored: a mistyped
+    /// name must not publish a password.
+    pub fn is_sensitive(&self, name: &str) -> bool {
+        self.sensitive_inputs()
+            .any(|sensitive| sensitive.eq_ignore_ascii_case(name))
+    }
+}
+
+/// A value that an action takes.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Input {
+    /// The input's name.
+    #[serde(skip)]
+    pub name: String,
+    /// The question a user interface asks.
+    pub prompt: String,
+    /// What the input means.
+    pub description: String,
+    /// The type of the value.
+    #[serde(rename = "type")]
+    pub value_type: ValueType,
+    /// What is used when the caller gives nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+    /// Whether the caller may leave it out.
+    pub optional: bool,
+    #[serde(rename = "validation", skip_serializing_if = "Option::is_none")]
+    pub(crate) rule: Option<Rule>,
+    /// The greatest length of a string, in characters; 0 means no limit.
+    #[serde(rename = "maxlength", skip_serializing_if = "is_zero")]
+    pub max_length: u64,
+    /// What an input of type `list` may be.
+    #[serde(rename = "list", skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
+    /// Whether the value must not be shown.
+    #[serde(skip_serializing_if = "is_false")]
+    pub sensitive: bool,
+}
+
+impl Input {
+    /// The validator's name or the regular expression that strings must satisfy.
+    pub fn validation(&self) -> Option<&str> {
+        self.rule.as_ref().map(Rule::text)
+    }
+}
+
+/// A value that an action answers with.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Output {
+    /// The output's name.
+    #[serde(skip)]
+    pub name: String,
+    /// What the output means.
+    pub description: String,
+    /// The title under which results and summaries show it.
+    pub display_as: String,
+    /// The type of the value.
+    #[serde(rename = "type")]
+    pub value_type: ValueType,
+    /// What is used when the action gives nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+    /// Whether the value must not be shown.
+    #[serde(skip_serializing_if = "is_false")]
+    pub sensitive: bool,
+}
+
+/// A summary of one output over all replies.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Aggregate {
+    pub(crate) function: Function,
+    #[serde(rename = "args")]
+    pub(crate) arguments: Vec<Value>,
+    #[serde(skip)]
+    pub(crate) output: String,
+}
+
+impl Aggregate {
+    /// What is computed.
+    pub fn function(&self) -> Function {
+        self.function
+    }
+
+    /// The output that is summarised.
+    pub fn output(&self) -> &str {
+        &self.output
+    }
+
+    /// The arguments after the output's name, merged: `format`, and labels for values.
+    pub(crate) fn options(&self) -> impl Iterator<Item = (&str, &str)> {
+        let objects = self.arguments.iter().filter_map(Value::as_object).flatten();
+        objects.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+    }
+}
+
+/// A request and its reply, for documentation and as a proof that code and schema agree.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Example {
+    /// What the example shows.
+    #[serde(default)]
+    pub description: String,
+    /// The request's inputs.
+    #[serde(default)]
+    pub input: Map<String, Value>,
+    /// The reply's outputs.
+    #[serde(default)]
+    pub output: Map<String, Value>,
+}
+
+/// The types that inputs and outputs may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ValueType {
+    /// Text.
+    String,
+    /// A number without a fraction.
+    Integer,
+    /// A number with a fraction.
+    Float,
+    /// Any number.
+    Number,
+    /// True or false.
+    Boolean,
+    /// One word out of a declared list.
+    List,
+    /// An ordered list of values.
+    Array,
+    /// Values by name.
+    Hash,
+    /// Anything.
+    #[default]
+    Any,
+}
+
+impl ValueType {
+    /// Every type with the name that documents use for it.
+    pub const ALL: [(Self, &'static str); 9] = [
+        (Self::String, "string"),
+        (Self::Integer, "integer"),
+        (Self::Float, "float"),
+        (Self::Number, "number"),
+        (Self::Boolean, "boolean"),
+        (Self::List, "list"),
+        (Self::Array, "array"),
+        (Self::Hash, "hash"),
+        (Self::Any, "any"),
+    ];
+
+    /// The type called `name` in any letter case; `int` is Choria's other word for `integer`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let name = if name.eq_ignore_ascii_case("int") {
+            "integer"
+        } else {
+            name
+        };
+        Self::ALL
+            .iter()
+            .find(|(_, known)| known.eq_ignore_ascii_case(name))
+            .map(|(kind, _)| *kind)
+    }
+
+    /// The name that documents use.
+    pub fn name(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(kind, _)| *kind == self)
+            .map_or("any", |(_, name)| name)
+    }
+}
+
+impl fmt::Display for ValueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for ValueType {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// Something that a document keeps under its name.
+pub(crate) trait Named {
+    fn name(&self) -> &str;
+}
+
+impl Named for Input {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Named for Output {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+fn as_map<T: Named + Serialize, S: Serializer>(
+    items: &[T],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(items.len()))?;
+    for item in items {
+        map.serialize_entry(item.name(), item)?;
+    }
+    map.end()
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes fields by reference"
+)]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes fields by reference"
+)]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}

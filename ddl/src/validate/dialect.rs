@@ -1,0 +1,153 @@
+//! Published DDLs hold patterns for Ruby and Go. This translates the places where the same text
+//! means something else to Rust's `regex`:
+//!
+//! | pattern | Ruby, Go | Rust, untranslated |
+//! |---|---|---|
+//! | `^{.+}$` | a literal brace | an error |
+//! | `\d`, `\w`, `\s` | ASCII only | all of Unicode |
+//! | `[[]`, `[a&&b]`, `[~~]` | literals | nested classes, set operators |
+//!
+//! Does not judge patterns: what is not a pattern stays as it is, and fails to compile.
+
+/// `pattern` as Rust's `regex` must be told it.
+pub(super) fn translated(pattern: &str) -> String {
+    let mut rest = pattern;
+    let mut output = String::with_capacity(pattern.len());
+    let mut in_class = false;
+    while let Some(character) = rest.chars().next() {
+        let taken = match character {
+            '\\' => escape(rest, &mut output),
+            '[' if !in_class => {
+                in_class = true;
+                class_opening(rest, &mut output)
+            }
+            '[' => bracket_in_class(rest, &mut output),
+            ']' if in_class => {
+                in_class = false;
+                copy(rest, 1, &mut output)
+            }
+            '&' | '~' if in_class => literally(character, &mut output),
+            '{' if !in_class && counted_repetition(rest).is_none() => {
+                literally(character, &mut output)
+            }
+            '{' if !in_class => copy(rest, counted_repetition(rest).unwrap_or(1), &mut output),
+            '}' if !in_class => literally(character, &mut output),
+            _ => copy(rest, character.len_utf8(), &mut output),
+        };
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    output
+}
+
+/// Copies `length` bytes, and says how many those were.
+fn copy(rest: &str, length: usize, output: &mut String) -> usize {
+    output.push_str(rest.get(..length).unwrap_or(rest));
+    length
+}
+
+fn literally(character: char, output: &mut String) -> usize {
+    output.push('\\');
+    output.push(character);
+    character.len_utf8()
+}
+
+/// A backslash and what belongs to it. Bracketed classes may stand inside classes too.
+fn escape(rest: &str, output: &mut String) -> usize {
+    let class = match rest.as_bytes().get(1) {
+        Some(b'd') => "[0-9]",
+        Some(b'D') => "[^0-9]",
+        Some(b'w') => "[0-9A-Za-z_]",
+        Some(b'W') => "[^0-9A-Za-z_]",
+        Some(b's') => r"[\t\n\x0B\f\r ]",
+        Some(b'S') => r"[^\t\n\x0B\f\r ]",
+        // `\p{Greek}`, `\x{1F600}`: the braces belong to the escape.
+        Some(b'p' | b'P' | b'x') if rest.as_bytes().get(2) == Some(&b'{') => {
+            return copy(
+                rest,
+                rest.find('}').map_or(rest.len(), |end| end + 1),
+                output,
+            );
+        }
+        _ => {
+            let escaped = rest.chars().take(2).map(char::len_utf8).sum();
+            return copy(rest, escaped, output);
+        }
+    };
+    output.push_str(class);
+    2
+}
+
+/// `[`, `[^`, `[]` or `[^]`: a bracket that comes first is a literal.
+fn class_opening(rest: &str, output: &mut String) -> usize {
+    let negated = usize::from(rest.as_bytes().get(1) == Some(&b'^'));
+    let literal_bracket = rest.as_bytes().get(1 + negated) == Some(&b']');
+    let length = copy(rest, 1 + negated, output);
+    if literal_bracket {
+        output.push_str(r"\]");
+    }
+    length + usize::from(literal_bracket)
+}
+
+/// `[:alpha:]` is a class inside a class, every other bracket there a literal.
+fn bracket_in_class(rest: &str, output: &mut String) -> usize {
+    let posix = rest.strip_prefix("[:").and_then(|name| name.find(":]"));
+    match posix {
+        Some(end) => copy(rest, end + 4, output),
+        None => literally('[', output),
+    }
+}
+
+/// The length of `{2}`, `{2,}` or `{2,5}` at the start of `rest`.
+fn counted_repetition(rest: &str) -> Option<usize> {
+    let end = rest.find('}')?;
+    let (least, most) = {
+        let counts = rest.get(1..end)?;
+        counts.split_once(',').unwrap_or((counts, ""))
+    };
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    (!least.is_empty() && digits(least) && digits(most)).then_some(end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::translated;
+
+    fn matches(pattern: &str, text: &str) -> bool {
+        regex::Regex::new(&translated(pattern))
+            .unwrap()
+            .is_match(text)
+    }
+
+    #[test]
+    fn braces_that_repeat_nothing_are_literals() {
+        assert!(matches("^{.+}$", r#"{"a":1}"#));
+        assert!(!matches("^{.+}$", "a"));
+        assert!(matches("^a{2}$", "aa"));
+        assert!(!matches("^a{2,3}$", "aaaa"));
+        assert!(
+            matches("^a{,2}$", "a{,2}"),
+            "go reads a missing minimum as text"
+        );
+        assert!(matches(r"^\p{Greek}\x{41}$", "λA"));
+    }
+
+    #[test]
+    fn shorthand_classes_are_ascii_inside_and_outside_of_brackets() {
+        assert!(matches(r"^\w+$", "az_09"));
+        assert!(!matches(r"^\w+$", "é"));
+        assert!(!matches(r"^[\d.]+$", "١"));
+        assert!(matches(r"^[\w\s-]+$", "Old Town-1"));
+        assert!(matches(r"^[^\s]+$", "a\u{a0}b"));
+        assert!(matches(r"^\S\D\W$", "ab-"));
+    }
+
+    #[test]
+    fn brackets_and_operators_in_classes_are_literals() {
+        assert!(matches("^[[]$", "["));
+        assert!(matches("^[]a]+$", "]a"));
+        assert!(matches("^[^]a]$", "b"));
+        assert!(matches("^[a&&b~~]+$", "a&~b"));
+        assert!(matches("^[[:digit:]x]+$", "1x"));
+        assert!(matches(r"^\[\\]$", r"[\]"));
+    }
+}

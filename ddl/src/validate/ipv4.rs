@@ -1,0 +1,9 @@
+//! An IPv4 address in dotted decimal; leading zeros are refused, they mean octal to some.
+
+use std::net::Ipv4Addr;
+
+pub(super) const DEMANDS: &str = "an IPv4 address";
+
+pub(super) fn accepts(text: &str) -> bool {
+    text.parse::<Ipv4Addr>().is_ok()
+}

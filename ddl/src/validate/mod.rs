@@ -1,0 +1,204 @@
+//! What a single value must satisfy: its type, its length, its choices, its validator.
+//!
+//! One file per validator. Which inputs an action takes at all is decided in `input`.
+
+pub mod duration;
+
+mod dialect;
+mod enumeration;
+mod ipaddress;
+mod ipv4;
+mod ipv6;
+mod maxlength;
+mod puppet_server_address;
+mod puppet_tags;
+mod puppet_variable;
+mod regex;
+mod service_name;
+mod shellsafe;
+mod typecheck;
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+pub use self::regex::BadPattern;
+use crate::schema::{Input, Output, ValueType};
+
+/// What a value should have been. Holds nothing of the value itself, which may be a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// Not of the declared type.
+    #[error("must be {0}")]
+    Type(&'static str),
+    /// Text that stands for a value of some type, and cannot be read as such.
+    #[error("must be {0}")]
+    Unreadable(&'static str),
+    /// Longer than allowed, in characters.
+    #[error("must not be longer than {0} characters")]
+    TooLong(u64),
+    /// None of the choices.
+    #[error("must be one of {}", .0.join(", "))]
+    NotAChoice(Vec<String>),
+    /// Does not match the regular expression.
+    #[error("must match {0:?}")]
+    Pattern(String),
+    /// Refused by a validator with a name.
+    #[error("must be {0}")]
+    Validator(&'static str),
+}
+
+/// A validator that DDLs refer to by name.
+struct NamedValidator {
+    name: &'static str,
+    demands: &'static str,
+    accepts: fn(&str) -> bool,
+}
+
+/// Every named validator, with the older names of the same ones.
+static NAMED: [NamedValidator; 11] = [
+    NamedValidator {
+        name: "duration",
+        demands: duration::DEMANDS,
+        accepts: duration::accepts,
+    },
+    NamedValidator {
+        name: "ipaddress",
+        demands: ipaddress::DEMANDS,
+        accepts: ipaddress::accepts,
+    },
+    NamedValidator {
+        name: "ipv4",
+        demands: ipv4::DEMANDS,
+        accepts: ipv4::accepts,
+    },
+    NamedValidator {
+        name: "ipv4address",
+        demands: ipv4::DEMANDS,
+        accepts: ipv4::accepts,
+    },
+    NamedValidator {
+        name: "ipv6",
+        demands: ipv6::DEMANDS,
+        accepts: ipv6::accepts,
+    },
+    NamedValidator {
+        name: "ipv6address",
+        demands: ipv6::DEMANDS,
+        accepts: ipv6::accepts,
+    },
+    NamedValidator {
+        name: "puppet_server_address",
+        demands: puppet_server_address::DEMANDS,
+        accepts: puppet_server_address::accepts,
+    },
+    NamedValidator {
+        name: "puppet_tags",
+        demands: puppet_tags::DEMANDS,
+        accepts: puppet_tags::accepts,
+    },
+    NamedValidator {
+        name: "puppet_variable",
+        demands: puppet_variable::DEMANDS,
+        accepts: puppet_variable::accepts,
+    },
+    NamedValidator {
+        name: "service_name",
+        demands: service_name::DEMANDS,
+        accepts: service_name::accepts,
+    },
+    NamedValidator {
+        name: "shellsafe",
+        demands: shellsafe::DEMANDS,
+        accepts: shellsafe::accepts,
+    },
+];
+
+/// The `validation` of an input, ready for use.
+#[derive(Clone)]
+pub(crate) enum Rule {
+    Named(&'static str, &'static str, fn(&str) -> bool),
+    Pattern(regex::Pattern),
+}
+
+/// Why a `validation` could not be made ready.
+pub(crate) enum RuleError {
+    UnknownValidator,
+    Pattern(BadPattern),
+}
+
+impl Rule {
+    /// A bare lower-case word is a validator's name, everything else a regular expression.
+    pub(crate) fn new(text: &str) -> Result<Self, RuleError> {
+        if let Some(named) = NAMED.iter().find(|named| named.name == text) {
+            return Ok(Self::Named(named.name, named.demands, named.accepts));
+        }
+        let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(is_word) {
+            return Err(RuleError::UnknownValidator);
+        }
+        regex::Pattern::new(text)
+            .map(Self::Pattern)
+            .map_err(RuleError::Pattern)
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Named(name, _, _) => name,
+            Self::Pattern(pattern) => pattern.text(),
+        }
+    }
+
+    fn check(&self, text: &str) -> Result<(), Violation> {
+        match self {
+            Self::Named(_, demands, accepts) => accepts(text)
+                .then_some(())
+                .ok_or(Violation::Validator(demands)),
+            Self::Pattern(pattern) => pattern.check(text),
+        }
+    }
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rule").field(&self.text()).finish()
+    }
+}
+
+impl Serialize for Rule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.text())
+    }
+}
+
+/// The names that `validation` may use, for error messages and documentation.
+pub fn validator_names() -> impl Iterator<Item = &'static str> {
+    NAMED.iter().map(|named| named.name)
+}
+
+impl Input {
+    /// Whether `value` is one that this input may have.
+    pub fn check(&self, value: &Value) -> Result<(), Violation> {
+        typecheck::check(self.value_type, value)?;
+        let Some(text) = value.as_str() else {
+            return Ok(());
+        };
+        maxlength::check(self.max_length, text)?;
+        if self.value_type == ValueType::List {
+            enumeration::check(&self.choices, text)?;
+        }
+        self.rule.as_ref().map_or(Ok(()), |rule| rule.check(text))
+    }
+}
+
+impl Output {
+    /// Whether `value` is one that this output may have: of its type, its own default, or null
+    /// for "not computed".
+    pub fn check(&self, value: &Value) -> Result<(), Violation> {
+        if value.is_null() || self.default.as_ref() == Some(value) {
+            return Ok(());
+        }
+        typecheck::check(self.value_type, value)
+    }
+}

@@ -1,0 +1,44 @@
+//! Host and port of a Puppet server: `name`, `name:port`, an IP address, `ipv4:port` or
+//! `[ipv6]:port`.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+pub(super) const DEMANDS: &str = "a host name or address, optionally with :port";
+
+pub(super) fn accepts(text: &str) -> bool {
+    if text.parse::<Ipv6Addr>().is_ok() {
+        return true;
+    }
+    match text.rsplit_once(':') {
+        Some((host, port)) => {
+            let bracketed = host
+                .strip_prefix('[')
+                .and_then(|host| host.strip_suffix(']'));
+            let host_accepted = match bracketed {
+                Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+                None => is_host(host),
+            };
+            host_accepted && is_port(port)
+        }
+        None => is_host(text),
+    }
+}
+
+fn is_port(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+/// An IPv4 address, or labels of which the last is not a number: `300.1.1.1` is no host.
+fn is_host(text: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let last = text.rsplit('.').next().unwrap_or_default();
+    let numeric = last.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse::<Ipv4Addr>().is_ok() || (!numeric && text.split('.').all(is_label))
+}

@@ -1,0 +1,41 @@
+//! Whether a JSON value is of a declared type.
+
+use serde_json::{Number, Value};
+
+use super::Violation;
+use crate::schema::ValueType;
+
+pub(super) fn check(kind: ValueType, value: &Value) -> Result<(), Violation> {
+    let fits = match kind {
+        ValueType::String | ValueType::List => value.is_string(),
+        ValueType::Integer => value.as_number().is_some_and(is_integral),
+        ValueType::Float | ValueType::Number => value.is_number(),
+        ValueType::Boolean => value.is_boolean(),
+        ValueType::Array => value.is_array(),
+        ValueType::Hash => value.is_object(),
+        ValueType::Any => true,
+    };
+    if fits {
+        Ok(())
+    } else {
+        Err(Violation::Type(described(kind)))
+    }
+}
+
+/// JSON does not tell 3 from 3.0, and plugins in other languages write either.
+fn is_integral(number: &Number) -> bool {
+    number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
+}
+
+const fn described(kind: ValueType) -> &'static str {
+    match kind {
+        ValueType::String => "a string",
+        ValueType::Integer => "an integer",
+        ValueType::Float | ValueType::Number => "a number",
+        ValueType::Boolean => "a boolean",
+        ValueType::List => "a string out of a list",
+        ValueType::Array => "an array",
+        ValueType::Hash => "a hash",
+        ValueType::Any => "anything",
+    }
+}

@@ -1,0 +1,152 @@
+//! Summaries over replies.
+
+use muster_ddl::Ddl;
+use muster_ddl::aggregate::{Function, Summarizer, Summary, SummaryResult, summarize, to_json};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::{object, one_action, packages};
+
+fn replies(values: &[Value]) -> Vec<Map<String, Value>> {
+    values
+        .iter()
+        .map(|value| object(json!({"x": value})))
+        .collect()
+}
+
+fn aggregated(aggregate: Value, values: &[Value]) -> Summary {
+    let ddl = ddl(json!([aggregate]));
+    summarize(ddl.action("act").unwrap(), &replies(values)).remove(0)
+}
+
+fn ddl(aggregates: Value) -> Ddl {
+    one_action(json!({"output": {"x": {"display_as": "The X"}}, "aggregate": aggregates})).unwrap()
+}
+
+#[test]
+fn summary_counts_values_and_elements_most_frequent_first() {
+    let values = [
+        json!("b"),
+        json!(["a", ["c", "b"]]),
+        json!(null),
+        json!(7),
+        json!("a"),
+        json!("b"),
+    ];
+    let summary = aggregated(json!({"function": "summary", "args": ["x"]}), &values);
+    assert_eq!(
+        (summary.output.as_str(), summary.display_as.as_str()),
+        ("x", "The X")
+    );
+    let rows = [("b", 3), ("a", 2), ("7", 1), ("c", 1)].map(|(label, n)| (label.to_owned(), n));
+    assert_eq!(summary.result, SummaryResult::Rows(rows.to_vec()));
+    assert_eq!(summary.to_json(), json!({"a": 2, "b": 3, "c": 1, "7": 1}));
+    assert_eq!(summary.lines(), ["b = 3", "a = 2", "7 = 1", "c = 1"]);
+}
+
+#[test]
+fn booleans_are_counted_under_their_labels() {
+    let labels = json!({"true": "Changed", "false": "No Change"});
+    for function in ["boolean_summary", "summary"] {
+        let aggregate = json!({"function": function, "args": ["x", labels]});
+        let values = [json!(true), json!(false), json!(false), json!(null)];
+        let summary = aggregated(aggregate, &values);
+        assert_eq!(summary.to_json(), json!({"No Change": 2, "Changed": 1}));
+        assert_eq!(summary.lines(), ["No Change = 2", "  Changed = 1"]);
+    }
+}
+
+#[test]
+fn formats_are_followed() {
+    let format = json!({"format": "%s Tests on %d node(s)"});
+    let summary = aggregated(
+        json!({"function": "summary", "args": ["x", format]}),
+        &[json!(3), json!(3)],
+    );
+    assert_eq!(summary.lines(), ["3 Tests on 2 node(s)"]);
+    let format = json!({"format": "Mean %0.1f"});
+    let mean = aggregated(
+        json!({"function": "average", "args": ["x", format]}),
+        &[json!(1), json!(2)],
+    );
+    assert_eq!(mean.lines(), ["Mean 1.5"]);
+}
+
+#[test]
+fn numbers_are_added_and_averaged_and_the_rest_is_told() {
+    let values = [json!(1), json!(2.5), json!("3"), json!(null)];
+    let sum = aggregated(json!({"function": "sum", "args": ["x"]}), &values);
+    let number = |n: f64| serde_json::Number::from_f64(n);
+    assert_eq!(
+        sum.result,
+        SummaryResult::Number {
+            value: number(3.5),
+            count: 2,
+            skipped: 1
+        }
+    );
+    let mean = aggregated(json!({"function": "average", "args": ["x"]}), &values);
+    assert_eq!(mean.to_json(), json!(1.75));
+    assert_eq!(mean.lines(), ["Average: 1.75"]);
+    for function in ["sum", "average"] {
+        let none = aggregated(json!({"function": function, "args": ["x"]}), &[json!("a")]);
+        assert_eq!((none.to_json(), none.lines()), (Value::Null, vec![]));
+    }
+    let huge = aggregated(
+        json!({"function": "sum", "args": ["x"]}),
+        &[json!(1e308), json!(1e308)],
+    );
+    assert_eq!(
+        huge.to_json(),
+        Value::Null,
+        "what JSON cannot hold is not made up"
+    );
+}
+
+#[test]
+fn what_is_declared_twice_is_computed_once_and_two_functions_do_not_collide() {
+    let ddl = packages();
+    let install = ddl.action("install").unwrap();
+    let reply = object(json!({"ensure": "1.0", "since": 4}));
+    let summaries = summarize(install, [&reply]);
+    let functions: Vec<_> = summaries.iter().map(|summary| summary.function).collect();
+    assert_eq!(functions, [Function::Summary, Function::Average]);
+    assert_eq!(
+        Value::from(to_json(&summaries)),
+        json!({"ensure": {"1.0": 1}, "since": 4.0})
+    );
+
+    let ddl = self::ddl(
+        json!([{"function": "sum", "args": ["x"]}, {"function": "average", "args": ["x"]}]),
+    );
+    let summaries = summarize(ddl.action("act").unwrap(), &replies(&[json!(2), json!(4)]));
+    assert_eq!(
+        Value::from(to_json(&summaries)),
+        json!({"x": 6, "x.average": 3.0})
+    );
+}
+
+proptest! {
+    #[test]
+    fn counts_add_up_whatever_the_order(mut values in proptest::collection::vec("[a-d]", 0..40)) {
+        let ddl = ddl(json!([{"function": "summary", "args": ["x"]}]));
+        let summed = |values: &[String]| {
+            let mut summarizer = Summarizer::new(ddl.action("act").unwrap());
+            values.iter().for_each(|value| summarizer.add(&object(json!({"x": value}))));
+            summarizer.finish().remove(0).result
+        };
+        let result = summed(&values);
+        let SummaryResult::Rows(rows) = &result else { panic!("{result:?}") };
+        prop_assert_eq!(rows.iter().map(|(_, count)| count).sum::<u64>(), values.len() as u64);
+        prop_assert!(rows.is_sorted_by(|a, b| a.1 > b.1 || (a.1 == b.1 && a.0 < b.0)));
+        values.reverse();
+        prop_assert_eq!(summed(&values), result);
+    }
+
+    #[test]
+    fn sums_of_integers_are_exact(values in proptest::collection::vec(any::<i32>(), 1..40)) {
+        let json: Vec<_> = values.iter().map(|value| json!(value)).collect();
+        let sum = aggregated(json!({"function": "sum", "args": ["x"]}), &json);
+        prop_assert_eq!(sum.to_json(), json!(values.iter().map(|value| i64::from(*value)).sum::<i64>()));
+    }
+}

@@ -1,0 +1,149 @@
+//! The DDLs that come with the product, and the documentation written from them.
+
+use std::path::Path;
+use std::{env, fs};
+
+use muster_ddl::{BUILTIN, Ddl, builtin, doc};
+use serde_json::{Value, json};
+
+use crate::{object, packages};
+
+fn load(name: &str) -> Ddl {
+    Ddl::from_slice(builtin(name).unwrap().as_bytes()).unwrap()
+}
+
+#[test]
+fn every_built_in_ddl_is_valid_complete_and_named_by_its_file() {
+    assert!(BUILTIN.is_sorted_by_key(|(name, _)| *name));
+    for (name, document) in BUILTIN {
+        let ddl = Ddl::from_slice(document.as_bytes()).unwrap();
+        assert_eq!(ddl.name(), *name);
+        assert!(ddl.warnings().is_empty(), "{name}: {:?}", ddl.warnings());
+        assert!(!ddl.actions().is_empty());
+        for action in ddl.actions() {
+            assert!(!action.description().is_empty(), "{name} {}", action.name());
+            assert!(
+                !action.examples().is_empty(),
+                "{name} {} has no example",
+                action.name()
+            );
+            assert!(
+                action
+                    .inputs()
+                    .iter()
+                    .all(|input| !input.description.is_empty())
+            );
+            assert!(
+                action
+                    .outputs()
+                    .iter()
+                    .all(|output| !output.description.is_empty())
+            );
+        }
+    }
+    assert!(builtin("nothing").is_none());
+}
+
+#[test]
+fn rpcutil_offers_the_fields_actions_and_changes_nothing() {
+    let ddl = load("rpcutil");
+    let mut names: Vec<_> = ddl.actions().iter().map(muster_ddl::Action::name).collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        [
+            "agent_inventory",
+            "collective_info",
+            "daemon_stats",
+            "get_config_item",
+            "get_data",
+            "get_fact",
+            "get_facts",
+            "inventory",
+            "ping"
+        ]
+    );
+    assert!(ddl.actions().iter().all(muster_ddl::Action::read_only));
+}
+
+#[test]
+fn puppetral_takes_the_properties_of_any_type() {
+    let ddl = load("puppetral");
+    assert_eq!(ddl.default_action(), Some("do"));
+    let action = ddl.action("do").unwrap();
+    let words = [
+        ("type", "user"),
+        ("name", "rip"),
+        ("password", "$1$xxx"),
+        ("noop", "yes"),
+    ];
+    let words = words.map(|(name, word)| (name.to_owned(), word.to_owned()));
+    let inputs = action
+        .validate_input(&action.coerce(&words).unwrap())
+        .unwrap();
+    let expected = json!({"type": "user", "name": "rip", "password": "$1$xxx", "noop": true});
+    assert_eq!(Value::from(inputs.clone()), expected);
+    assert_eq!(
+        action.redact(&inputs).get("password"),
+        Some(&json!("[redacted]"))
+    );
+    assert!(
+        action
+            .validate_input(&object(json!({"type": "../user", "name": "x"})))
+            .is_err()
+    );
+    assert!(
+        action
+            .validate_input(&object(json!({"type": "user"})))
+            .unwrap_err()
+            .is_missing()
+    );
+    assert!(ddl.action("plan").unwrap().read_only() && !action.read_only());
+}
+
+#[test]
+fn documentation_is_as_agreed() {
+    for name in ["puppetral", "rpcutil"] {
+        golden(&format!("{name}.txt"), &doc::text(&load(name)));
+        golden(&format!("{name}.md"), &doc::markdown(&load(name)));
+    }
+    golden("packages.txt", &doc::text(&packages()));
+    golden("packages.md", &doc::markdown(&packages()));
+}
+
+#[test]
+fn documentation_keeps_secrets_and_cannot_steer_a_terminal_or_a_page() {
+    let document = json!({
+        "metadata": {"name": "evil", "description": "\u{1b}[2J<script>*x*", "author": "a\r\u{9b}b"},
+        "actions": [{
+            "action": "act",
+            "input": {"key": {"sensitive": true, "default": "hunter2", "description": "```\n# x"}},
+            "examples": [{"input": {"key": "hunter2"}}],
+        }],
+    });
+    let ddl = Ddl::from_slice(document.to_string().as_bytes()).unwrap();
+    for page in [doc::text(&ddl), doc::markdown(&ddl)] {
+        assert!(!page.contains("hunter2"), "{page}");
+        assert!(
+            page.chars().all(|c| c == '\n' || !c.is_control()),
+            "{page:?}"
+        );
+    }
+    let page = doc::markdown(&ddl);
+    assert!(
+        !page.contains("<script>") && !page.contains("\n# x") && !page.contains("*x*\n"),
+        "{page}"
+    );
+}
+
+/// Compares with the file of that name, or rewrites it when `UPDATE_GOLDEN` is set.
+fn golden(name: &str, actual: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name);
+    if env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, actual).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap();
+    assert_eq!(actual, expected, "{name}; UPDATE_GOLDEN=1 rewrites it");
+}

@@ -1,0 +1,128 @@
+//! Command-line words become typed values.
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use muster_ddl::InputError;
+
+use crate::{one_action, packages};
+
+fn words(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs
+        .iter()
+        .map(|(name, word)| ((*name).to_owned(), (*word).to_owned()))
+        .collect()
+}
+
+fn coerced(kind: &str, word: &str) -> Result<Value, InputError> {
+    let ddl = one_action(json!({"input": {"x": {"type": kind, "list": ["a"]}}})).unwrap();
+    let values = ddl.action("act").unwrap().coerce(&words(&[("x", word)]))?;
+    Ok(values.get("x").unwrap().clone())
+}
+
+#[test]
+fn words_become_values_of_the_declared_type() {
+    for (kind, word, value) in [
+        ("string", "5", json!("5")),
+        ("list", "a", json!("a")),
+        ("integer", "-5", json!(-5)),
+        ("integer", "18446744073709551615", json!(u64::MAX)),
+        ("float", "2", json!(2.0)),
+        ("number", "2", json!(2)),
+        ("number", "2.5", json!(2.5)),
+        ("array", "a, b,c", json!(["a", "b", "c"])),
+        ("array", r#"["a", 1]"#, json!(["a", 1])),
+        ("array", "", json!([])),
+        ("hash", r#"{"a": {"b": 1}}"#, json!({"a": {"b": 1}})),
+        ("any", "1.10", json!("1.10")),
+        ("any", "[1]", json!([1])),
+    ] {
+        assert_eq!(coerced(kind, word).unwrap(), value, "{kind} {word}");
+    }
+    for yes in ["true", "TRUE", "yes", "Y", "t", "1"] {
+        assert_eq!(coerced("boolean", yes).unwrap(), json!(true), "{yes}");
+    }
+    for no in ["false", "No", "n", "F", "0"] {
+        assert_eq!(coerced("boolean", no).unwrap(), json!(false), "{no}");
+    }
+}
+
+#[test]
+fn words_that_mean_no_such_value_are_refused() {
+    for (kind, word) in [
+        ("integer", "5.0"),
+        ("integer", ""),
+        ("float", "inf"),
+        ("float", "NaN"),
+        ("number", "five"),
+        ("boolean", "maybe"),
+        ("boolean", "10"),
+        ("array", "[1"),
+        ("hash", "a=b"),
+        ("hash", "[1]"),
+        ("any", "{"),
+    ] {
+        let error = coerced(kind, word).unwrap_err();
+        assert!(
+            matches!(error, InputError::Invalid { .. }) && !error.is_missing(),
+            "{error}"
+        );
+        assert!(error.to_string().contains("`x`"), "{error}");
+    }
+}
+
+#[test]
+fn undeclared_names_are_refused_with_the_nearest_or_kept_as_words() {
+    let ddl = packages();
+    let settings = ddl.action("settings").unwrap();
+    let error = settings.coerce(&words(&[("levle", "3")])).unwrap_err();
+    assert!(
+        error.to_string().contains("did you mean `level`?"),
+        "{error}"
+    );
+    let error = settings.coerce(&words(&[("xyzzyxyzzy", "3")])).unwrap_err();
+    assert!(
+        error.to_string().contains("values, hosts, level"),
+        "{error}"
+    );
+    let open = one_action(json!({"additional_input": true})).unwrap();
+    let values = open
+        .action("act")
+        .unwrap()
+        .coerce(&words(&[("uid", "1000")]))
+        .unwrap();
+    assert_eq!(Value::from(values), json!({"uid": "1000"}));
+}
+
+#[test]
+fn a_name_given_twice_is_refused() {
+    let ddl = packages();
+    let error = ddl
+        .action("install")
+        .unwrap()
+        .coerce(&words(&[("package", "a"), ("package", "b")]));
+    assert!(matches!(error, Err(InputError::Repeated { .. })));
+}
+
+proptest! {
+    #[test]
+    fn values_written_as_words_are_read_back(level in any::<i64>(), share in -1e9..1e9_f64, force in any::<bool>(), key in "[a-z]{1,5}", text in "\\PC{0,10}") {
+        let ddl = packages();
+        let settings = ddl.action("settings").unwrap();
+        let values = json!({"values": {key: text.clone()}, "hosts": [text, level], "level": level, "share": share, "force": force});
+        let values: Map<String, Value> = values.as_object().unwrap().clone();
+        let written: Vec<_> = values.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+        let read = settings.coerce(&written).unwrap();
+        prop_assert_eq!(&read, &values);
+        prop_assert_eq!(settings.validate_input(&read).unwrap(), values);
+    }
+
+    #[test]
+    fn what_was_coerced_is_of_the_declared_type(kind in "string|integer|float|number|boolean|array|hash|any", word in "\\PC{0,12}") {
+        let ddl = one_action(json!({"input": {"x": {"type": kind}}})).unwrap();
+        let act = ddl.action("act").unwrap();
+        if let Ok(values) = act.coerce(&[("x".to_owned(), word)]) {
+            prop_assert!(act.input("x").unwrap().check(values.get("x").unwrap()).is_ok());
+        }
+    }
+}

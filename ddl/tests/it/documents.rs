@@ -1,0 +1,238 @@
+//! Reading DDL documents: what is kept, tolerated and refused.
+
+use std::time::Duration;
+
+use muster_ddl::{Ddl, DisplayMode, DisplayOverride, MAX_DDL_BYTES, ValueType};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{PACKAGES, chain, one_action, packages};
+
+fn refused(keys: Value) -> String {
+    chain(&one_action(keys).unwrap_err())
+}
+
+#[test]
+fn a_published_layout_loads_in_order() {
+    let ddl = packages();
+    assert_eq!((ddl.name(), ddl.version()), ("packages", "5.0.0"));
+    assert_eq!(ddl.timeout(), Duration::from_secs(180));
+    assert_eq!(ddl.default_action(), None);
+    let install = ddl.action("install").unwrap();
+    let names: Vec<_> = install
+        .inputs()
+        .iter()
+        .map(|input| input.name.as_str())
+        .collect();
+    assert_eq!(
+        names,
+        ["package", "channel", "address", "C", "options", "token"]
+    );
+    assert_eq!(install.display(), DisplayMode::Failed);
+    assert_eq!(install.output("ensure").unwrap().value_type, ValueType::Any);
+    assert_eq!(install.output("log").unwrap().value_type, ValueType::Array);
+    assert_eq!(install.sensitive_inputs().collect::<Vec<_>>(), ["token"]);
+    assert!(ddl.action("remove").is_none());
+}
+
+#[test]
+fn what_is_odd_is_tolerated_and_told() {
+    let ddl = packages();
+    let warnings = ddl.warnings().join("\n");
+    assert!(warnings.contains("`metadata.vendor`"), "{warnings}");
+    assert!(
+        warnings.contains("input `address`: the empty default"),
+        "{warnings}"
+    );
+    assert!(
+        warnings.contains("output `since`: the default must be an integer"),
+        "{warnings}"
+    );
+    assert_eq!(ddl.warnings().len(), 3, "{warnings}");
+}
+
+#[test]
+fn writing_a_ddl_and_reading_it_again_loses_nothing() {
+    let documents = muster_ddl::BUILTIN.iter().map(|(_, document)| *document);
+    for document in documents.chain([PACKAGES]) {
+        let ddl = Ddl::from_slice(document.as_bytes()).unwrap();
+        let written = serde_json::to_string(&ddl).unwrap();
+        let again = Ddl::from_slice(written.as_bytes()).unwrap();
+        assert_eq!(serde_json::to_string(&again).unwrap(), written);
+        let order = |ddl: &Ddl| -> Vec<String> {
+            let inputs = ddl.actions().iter().flat_map(muster_ddl::Action::inputs);
+            inputs.map(|input| input.name.clone()).collect()
+        };
+        assert_eq!(order(&ddl), order(&again));
+    }
+}
+
+#[test]
+fn a_built_in_ddl_is_written_back_as_its_file_says() {
+    let document = muster_ddl::builtin("puppetral").unwrap();
+    let mut file: Value = serde_json::from_str(document).unwrap();
+    let written = serde_json::to_value(Ddl::from_slice(document.as_bytes()).unwrap()).unwrap();
+    for key in [
+        "/actions/0/input/type",
+        "/actions/0/examples",
+        "/actions/0/sensitive_inputs",
+    ] {
+        assert_eq!(written.pointer(key), file.pointer(key), "{key}");
+    }
+    assert_eq!(file["default_action"].take(), written["default_action"]);
+}
+
+#[test]
+fn the_default_action_may_stand_in_either_place_and_must_exist() {
+    let read = |beside: Option<&str>, inside: Option<&str>| {
+        let document = json!({
+            "metadata": {"name": "one", "default_action": inside},
+            "default_action": beside,
+            "actions": [{"action": "act"}, {"action": "other"}],
+        });
+        Ddl::from_slice(document.to_string().as_bytes())
+    };
+    for (beside, inside) in [
+        (Some("act"), None),
+        (None, Some("act")),
+        (Some("act"), Some("act")),
+    ] {
+        assert_eq!(read(beside, inside).unwrap().default_action(), Some("act"));
+    }
+    assert!(read(Some("nothing"), None).is_err());
+    assert!(read(Some("act"), Some("other")).is_err());
+}
+
+#[test]
+fn a_document_beyond_the_limit_is_refused_before_it_is_parsed() {
+    let error = Ddl::from_slice(&vec![b'['; MAX_DDL_BYTES + 1]).unwrap_err();
+    assert!(matches!(error, muster_ddl::DdlError::TooLarge { .. }));
+    let error = Ddl::from_slice(&vec![b'['; MAX_DDL_BYTES]).unwrap_err();
+    assert!(
+        matches!(error, muster_ddl::DdlError::Json(_)),
+        "deep nesting ends in an error"
+    );
+}
+
+#[test]
+fn names_are_checked() {
+    let long = "a".repeat(65);
+    for name in ["", "Act", "a-b", "a.b", "a*", "a>", "ä", &long] {
+        let document = json!({"metadata": {"name": "one"}, "actions": [{"action": name}]});
+        let error = Ddl::from_slice(document.to_string().as_bytes()).unwrap_err();
+        assert!(
+            matches!(error, muster_ddl::DdlError::Name { .. }),
+            "{name}: {error}"
+        );
+        let document = json!({"metadata": {"name": name}});
+        assert!(
+            Ddl::from_slice(document.to_string().as_bytes()).is_err(),
+            "{name}"
+        );
+    }
+    assert!(refused(json!({"input": {"a b": {}}})).contains("letters"));
+    assert!(refused(json!({"output": {"": {}}})).contains("letters"));
+}
+
+#[test]
+fn what_is_declared_twice_is_refused() {
+    let twice = json!({"metadata": {"name": "one"}, "actions": [{"action": "a"}, {"action": "a"}]});
+    let error = Ddl::from_slice(twice.to_string().as_bytes()).unwrap_err();
+    assert!(
+        error.to_string().contains("`a` is declared twice"),
+        "{error}"
+    );
+    let text = r#"{"metadata": {"name": "one"},
+        "actions": [{"action": "a", "input": {"x": {}, "x": {}}}]}"#;
+    assert!(
+        chain(&Ddl::from_slice(text.as_bytes()).unwrap_err()).contains("`x` is declared twice")
+    );
+}
+
+#[test]
+fn words_without_a_meaning_are_refused_with_those_that_have_one() {
+    let validator = refused(json!({"input": {"x": {"type": "string", "validation": "shelsafe"}}}));
+    assert!(
+        validator.contains("shelsafe") && validator.contains("shellsafe"),
+        "{validator}"
+    );
+    let kind = refused(json!({"input": {"x": {"type": "strnig"}}}));
+    assert!(
+        kind.contains("input `x`") && kind.contains("boolean"),
+        "{kind}"
+    );
+    let function =
+        refused(json!({"output": {"x": {}}, "aggregate": [{"function": "mode", "args": ["x"]}]}));
+    assert!(function.contains("boolean_summary"), "{function}");
+    let pattern = refused(json!({"input": {"x": {"type": "string", "validation": "^(a$"}}}));
+    assert!(pattern.contains("unclosed group"), "{pattern}");
+    let huge = refused(json!({"input": {"x": {"validation": "^((a{1000}){1000}){1000}$"}}}));
+    assert!(huge.contains("size limit"), "{huge}");
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let list = refused(json!({"input": {"x": {"type": "list"}}}));
+    assert!(list.contains("at least one choice"), "{list}");
+    let default = refused(json!({"input": {"x": {"type": "integer", "default": "3"}}}));
+    assert!(default.contains("must be an integer"), "{default}");
+    let default = refused(json!({"input": {"x": {"type": "list", "list": ["a"], "default": "b"}}}));
+    assert!(default.contains("must be one of a"), "{default}");
+    let aggregate = refused(json!({"aggregate": [{"function": "sum", "args": ["y"]}]}));
+    assert!(aggregate.contains("`y`"), "{aggregate}");
+    assert!(
+        refused(json!({"output": {"y": {}}, "aggregate": [{"function": "sum"}]}))
+            .contains("first argument")
+    );
+    let example = refused(json!({"examples": [{"input": {"x": 1}}]}));
+    assert!(
+        example.contains("example 1") && example.contains("no input"),
+        "{example}"
+    );
+    let example = refused(json!({"examples": [{"output": {"x": 1}}]}));
+    assert!(example.contains("does not declare"), "{example}");
+    for timeout in [0, 86_401] {
+        let document = json!({"metadata": {"name": "one", "timeout": timeout}});
+        assert!(Ddl::from_slice(document.to_string().as_bytes()).is_err());
+    }
+}
+
+#[test]
+fn replies_are_shown_by_outcome_unless_the_operator_says_otherwise() {
+    let shown = |mode: DisplayMode, wish: Option<&str>| {
+        let wish = wish.map(|word| word.parse::<DisplayOverride>().unwrap());
+        (mode.shows(true, wish), mode.shows(false, wish))
+    };
+    assert_eq!(shown(DisplayMode::Ok, None), (true, false));
+    assert_eq!(shown(DisplayMode::Failed, None), (false, true));
+    assert_eq!(shown(DisplayMode::Always, None), (true, true));
+    for mode in [DisplayMode::Ok, DisplayMode::Failed, DisplayMode::Always] {
+        assert_eq!(shown(mode, Some("ok")), (true, false));
+        assert_eq!(shown(mode, Some("failed")), (false, true));
+        assert_eq!(shown(mode, Some("all")), (true, true));
+        assert_eq!(shown(mode, Some("none")), (false, false));
+    }
+    assert!("some".parse::<DisplayOverride>().is_err());
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_end_in_a_ddl_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = Ddl::from_slice(&bytes);
+    }
+
+    #[test]
+    fn any_validation_text_ends_in_a_rule_or_an_error(text in r"[\[\]{}()\\&~^a-d0-2dws:,.*+?|-]{0,24}") {
+        let _ = one_action(json!({"input": {"x": {"type": "string", "validation": text}}}));
+    }
+
+    #[test]
+    fn patterns_without_special_signs_match_themselves(text in "[A-Z][a-zA-Z0-9 ]{0,20}") {
+        let ddl = one_action(json!({"input": {"x": {"type": "string", "validation": format!("^{text}$")}}}));
+        let ddl = ddl.unwrap();
+        let input = ddl.action("act").unwrap().input("x").unwrap();
+        prop_assert!(input.check(&json!(text)).is_ok());
+        let longer = text + "!";
+        prop_assert!(input.check(&json!(longer)).is_err());
+    }
+}
