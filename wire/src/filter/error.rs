@@ -1,0 +1,85 @@
+//! What is wrong with a filter, where, and what would have been right.
+
+use std::borrow::Cow;
+
+/// Longest part of an offending text that an error repeats, in characters.
+const QUOTED_CHARS: usize = 200;
+
+/// A filter that cannot be used. The regex engine's own words, if any, are the source.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("cannot use filter {text:?}: expected {expected} at column {column}")]
+pub struct FilterError {
+    text: String,
+    column: usize,
+    expected: Cow<'static, str>,
+    #[source]
+    source: Option<Box<regex::Error>>,
+}
+
+impl FilterError {
+    /// The offending text as given, cut to 200 characters.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Where in the text reading stopped, in characters from 1.
+    pub fn column(&self) -> usize {
+        self.column
+    }
+
+    /// What would have been right there, in plain words.
+    pub fn expected(&self) -> &str {
+        &self.expected
+    }
+}
+
+/// A fault found while reading, before it is known which text the reader's part belongs to.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// Bytes from the start of the part that was read.
+    at: usize,
+    expected: Cow<'static, str>,
+    source: Option<Box<regex::Error>>,
+}
+
+impl Fault {
+    pub(super) fn new(at: usize, expected: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            at,
+            expected: expected.into(),
+            source: None,
+        }
+    }
+
+    pub(super) fn regex(at: usize, source: regex::Error) -> Self {
+        let expected = match source {
+            regex::Error::CompiledTooBig(_) => "a smaller regular expression",
+            _ => "a valid regular expression",
+        };
+        Self {
+            at,
+            expected: expected.into(),
+            source: Some(Box::new(source)),
+        }
+    }
+
+    /// The same fault, `bytes` further on in a larger text.
+    pub(super) fn further(mut self, bytes: usize) -> Self {
+        self.at += bytes;
+        self
+    }
+
+    /// The error to show, given the whole text.
+    pub(super) fn within(self, text: &str) -> FilterError {
+        let column = 1 + text
+            .char_indices()
+            .take_while(|(at, _)| *at < self.at)
+            .count();
+        FilterError {
+            text: text.chars().take(QUOTED_CHARS).collect(),
+            column,
+            expected: self.expected,
+            source: self.source,
+        }
+    }
+}

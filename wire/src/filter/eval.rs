@@ -1,0 +1,264 @@
+//! Holds a filter against a node. Cannot fail, and allocates only to show a number to an expression.
+//!
+//! A fact that is a list matches if any element does; a map, if any key does. `!=` and `!~` are the exact
+//! negations of `==` and `=~`: they hold where the fact is missing or null, where every other operator does
+//! not. Numbers compare as numbers when both sides look like them; a JSON number never equals other text.
+//! Booleans equal `true` or `false`. Texts compare without regard to case, in order too.
+
+use std::cmp::Ordering;
+
+use serde_json::Value;
+
+use super::ast::Filter;
+use super::number::Numeric;
+use super::pattern::Pattern;
+use super::term::{FactTerm, Literal, Operand, Operator};
+use crate::state::{Facts, NodeView};
+
+impl Filter {
+    /// Whether the node is meant.
+    pub fn matches(&self, node: &NodeView<'_>) -> bool {
+        let all_found = |wanted: &[Pattern], names: &[String]| {
+            wanted
+                .iter()
+                .all(|pattern| names.iter().any(|name| pattern.matches(name)))
+        };
+        let identities = self.identities();
+        (identities.is_empty()
+            || identities
+                .iter()
+                .any(|pattern| pattern.matches(node.identity)))
+            && all_found(self.agents(), node.agents)
+            && all_found(self.classes(), node.classes)
+            && self.facts().iter().all(|term| term.matches(node.facts))
+    }
+}
+
+impl Pattern {
+    /// Whether a name is meant.
+    pub fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Exact(exact) => folded_equal(exact, name),
+            Self::Regex(expression) => expression.is_match(name),
+        }
+    }
+}
+
+impl FactTerm {
+    /// Whether the condition holds for these facts.
+    pub fn matches(&self, facts: &Facts) -> bool {
+        let found = facts
+            .lookup(&self.path)
+            .is_some_and(|value| self.found_in(value));
+        found != self.operator.is_negation()
+    }
+
+    /// The condition without its negation.
+    fn found_in(&self, value: &Value) -> bool {
+        match value {
+            Value::Null => false,
+            Value::Array(items) => items.iter().any(|item| self.found_in(item)),
+            Value::Object(map) => map.keys().any(|key| self.found_in_text(key)),
+            Value::String(text) => self.found_in_text(text),
+            Value::Bool(value) => match &self.operand {
+                Operand::Regex(expression) => expression.is_match(bool_text(*value)),
+                Operand::Literal(literal) => {
+                    matches!(self.operator, Operator::Equal | Operator::NotEqual)
+                        && literal.text.eq_ignore_ascii_case(bool_text(*value))
+                }
+            },
+            Value::Number(number) => match &self.operand {
+                Operand::Regex(expression) => expression.is_match(&number.to_string()),
+                Operand::Literal(literal) => {
+                    let pair = Numeric::from_json(number).zip(literal.number);
+                    pair.and_then(|(fact, wanted)| fact.compare(wanted))
+                        .is_some_and(|order| self.operator.accepts(order))
+                }
+            },
+        }
+    }
+
+    fn found_in_text(&self, text: &str) -> bool {
+        match &self.operand {
+            Operand::Regex(expression) => expression.is_match(text),
+            Operand::Literal(literal) => self.operator.accepts(literal.order_of(text)),
+        }
+    }
+}
+
+impl Operator {
+    /// Whether a fact that stands in this order to the value is found; negation comes later.
+    fn accepts(self, fact: Ordering) -> bool {
+        match self {
+            Self::Equal | Self::NotEqual => fact.is_eq(),
+            Self::AtMost => fact.is_le(),
+            Self::AtLeast => fact.is_ge(),
+            Self::Less => fact.is_lt(),
+            Self::Greater => fact.is_gt(),
+            Self::Match | Self::NotMatch => false,
+        }
+    }
+}
+
+impl Literal {
+    /// How `fact` stands to this value: as numbers if both look like numbers, else as texts.
+    fn order_of(&self, fact: &str) -> Ordering {
+        self.number
+            .and_then(|wanted| Numeric::parse(fact)?.compare(wanted))
+            .unwrap_or_else(|| folded_order(fact, &self.text))
+    }
+}
+
+fn bool_text(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}
+
+fn folded(text: &str) -> impl Iterator<Item = char> {
+    text.chars().flat_map(char::to_lowercase)
+}
+
+fn folded_order(a: &str, b: &str) -> Ordering {
+    folded(a).cmp(folded(b))
+}
+
+fn folded_equal(a: &str, b: &str) -> bool {
+    a.eq_ignore_ascii_case(b) || (!(a.is_ascii() && b.is_ascii()) && folded(a).eq(folded(b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::filter::{FactTerm, Filter};
+    use crate::state::{Facts, NodeView};
+
+    fn facts() -> Facts {
+        Facts::from_value(json!({
+            "os": {"family": "Debian", "release": {"major": "12", "full": "12.4"}},
+            "memory": 1024, "load": 0.75, "serial": 9_007_199_254_740_993_u64, "virtual": true,
+            "tags": ["Blue", "green", 7, ["deep"], null], "mounts": {"/": {}, "/home": {}},
+            "nothing": null, "empty": [], "street": "GRÜNE Straße", "version": "1.10",
+        }))
+        .unwrap()
+    }
+
+    fn holds(term: &str) -> bool {
+        FactTerm::parse(term).unwrap().matches(&facts())
+    }
+
+    #[test]
+    fn terms_that_hold() {
+        for term in [
+            "os.family=debian",
+            "os.family=~Deb",
+            "os.family=/^deb/i",
+            "os.family!=redhat",
+            "os.family!~/^deb/",
+            "os.release.major>=12",
+            "os.release.major>9",
+            "os.release.full>12.10.1",
+            "memory=1024",
+            "memory=1024.0",
+            "memory=+1024",
+            "memory>999",
+            "memory=~^10",
+            "memory!=lots",
+            "load<1",
+            "load>0.5",
+            "serial=9007199254740993",
+            "serial!=9007199254740992",
+            "virtual=TRUE",
+            "virtual!=false",
+            "virtual=~^tr",
+            "tags=blue",
+            "tags=7",
+            "tags=deep",
+            "tags.1=green",
+            "tags!=red",
+            "tags!~red",
+            "mounts=\"/home\"",
+            "mounts=/^.home$/",
+            "os=FAMILY",
+            "nothing!=x",
+            "nothing!~x",
+            "missing!=x",
+            "missing!~x",
+            "empty!=x",
+            "street=\"grüne STRAßE\"",
+            "street>\"grüne s\"",
+            "version=1.1",
+            "version<1.2",
+        ] {
+            assert!(holds(term), "{term}");
+        }
+    }
+
+    #[test]
+    fn terms_that_do_not_hold() {
+        for term in [
+            "os.family!=DEBIAN",
+            "os.family=~^deb",
+            "os.release.major<9",
+            "memory=lots",
+            "memory<lots",
+            "memory>lots",
+            "serial=9007199254740992",
+            "virtual=1",
+            "virtual>=true",
+            "virtual<=true",
+            "tags!=BLUE",
+            "tags!~reen",
+            "tags=null",
+            "tags=\"\\\"\"",
+            "mounts=home",
+            "nothing=null",
+            "nothing=~.*",
+            "nothing<=x",
+            "missing=x",
+            "missing=~.",
+            "missing<x",
+            "missing>=x",
+            "empty=~.*",
+            "street=\"grüne strasse\"",
+        ] {
+            assert!(!holds(term), "{term}");
+        }
+    }
+
+    #[test]
+    fn kinds_are_anded_and_identities_alternatives() {
+        let facts = facts();
+        let classes = ["mysql::master".to_owned(), "role::db".to_owned()];
+        let agents = ["puppetral".to_owned(), "rpcutil".to_owned()];
+        let node = NodeView {
+            identity: "db1.acme.net",
+            facts: &facts,
+            classes: &classes,
+            agents: &agents,
+            collectives: &[],
+        };
+        let words = |text: &str| Filter::default().with_words(text).unwrap();
+        assert!(Filter::default().matches(&node));
+        assert!(words("os.family=debian Mysql::Master /^role::/").matches(&node));
+        assert!(!words("os.family=debian mysql::slave").matches(&node));
+        assert!(!words("os.family=redhat mysql::master").matches(&node));
+        assert!(!words("mysql").matches(&node));
+
+        let agents = words("/master$/").with_agent("RPCUtil").unwrap();
+        assert!(agents.matches(&node));
+        assert!(!agents.with_agent("package").unwrap().matches(&node));
+
+        let named = Filter::default().with_identity("web1").unwrap();
+        assert!(!named.matches(&node));
+        assert!(
+            named
+                .clone()
+                .with_identity("DB1.acme.net")
+                .unwrap()
+                .matches(&node)
+        );
+        let either = named.with_identity("/^db/").unwrap();
+        assert!(either.matches(&node));
+        assert!(!either.with_class("apache").unwrap().matches(&node));
+    }
+}

@@ -1,0 +1,254 @@
+//! The filter's JSON, as requests carry it:
+//!
+//! ```json
+//! {"fact":[{"fact":"os.family","operator":"==","value":"Debian"}],
+//!  "class":["apache","/^role::/"],"agent":["puppetral"],"identity":["db1.acme.net","/^web/"]}
+//! ```
+//!
+//! A kind that demands nothing is left out. An empty list, null, an unknown key, or a list in the place of an
+//! object is an error: a sender's mistake, or a newer sender, must not reach more nodes than it meant.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::ast::{Filter, MAX_ELEMENTS};
+use super::pattern::Pattern;
+use super::term::{FactTerm, Operator};
+
+/// What is decoded, kind by kind.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kinds {
+    #[serde(default, deserialize_with = "some_elements")]
+    fact: Vec<FactTerm>,
+    #[serde(default, deserialize_with = "some_elements")]
+    class: Vec<Pattern>,
+    #[serde(default, deserialize_with = "some_elements")]
+    agent: Vec<Pattern>,
+    #[serde(default, deserialize_with = "some_elements")]
+    identity: Vec<Pattern>,
+}
+
+/// What is encoded, kind by kind.
+#[derive(Serialize)]
+struct KindsRef<'a> {
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    fact: &'a [FactTerm],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    class: &'a [Pattern],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    agent: &'a [Pattern],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    identity: &'a [Pattern],
+}
+
+/// A fact term's parts.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TermParts {
+    fact: String,
+    operator: Operator,
+    value: String,
+}
+
+impl Serialize for Filter {
+    fn serialize<S: Serializer>(&self, sink: S) -> Result<S::Ok, S::Error> {
+        let kinds = KindsRef {
+            fact: self.facts(),
+            class: self.classes(),
+            agent: self.agents(),
+            identity: self.identities(),
+        };
+        kinds.serialize(sink)
+    }
+}
+
+impl<'de> Deserialize<'de> for Filter {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let Kinds {
+            fact,
+            class,
+            agent,
+            identity,
+        } = only_an_object(source)?;
+        Self::from_parts(fact, class, agent, identity).map_err(Error::custom)
+    }
+}
+
+impl Serialize for FactTerm {
+    fn serialize<S: Serializer>(&self, sink: S) -> Result<S::Ok, S::Error> {
+        let fact = self.fact().as_str().to_owned();
+        TermParts {
+            fact,
+            operator: self.operator(),
+            value: self.value(),
+        }
+        .serialize(sink)
+    }
+}
+
+impl<'de> Deserialize<'de> for FactTerm {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let TermParts {
+            fact,
+            operator,
+            value,
+        } = only_an_object(source)?;
+        Self::new(&fact, operator, &value).map_err(Error::custom)
+    }
+}
+
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, sink: S) -> Result<S::Ok, S::Error> {
+        sink.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(source)?;
+        Self::read(&text).map_err(|fault| Error::custom(fault.within(&text)))
+    }
+}
+
+/// Derived structs also accept their fields as a list, by which `[]` would become the empty filter.
+fn only_an_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    source: D,
+) -> Result<T, D::Error> {
+    struct AnObject<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for AnObject<T> {
+        type Value = T;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+
+    source.deserialize_map(AnObject(PhantomData))
+}
+
+/// A list of one element or more, stopped at the limit: each element costs a compilation.
+fn some_elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    source: D,
+) -> Result<Vec<T>, D::Error> {
+    struct SomeElements<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for SomeElements<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(out, "a list of 1 to {MAX_ELEMENTS} elements")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut elements = Vec::new();
+            while let Some(element) = list.next_element()? {
+                elements.push(element);
+                if elements.len() > MAX_ELEMENTS {
+                    return Err(Error::invalid_length(elements.len(), &self));
+                }
+            }
+            if elements.is_empty() {
+                return Err(Error::invalid_length(0, &self));
+            }
+            Ok(elements)
+        }
+    }
+
+    source.deserialize_seq(SomeElements(PhantomData))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::filter::Filter;
+
+    fn decode(text: &str) -> Result<Filter, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn the_wire_form_is_fixed() {
+        let filter = Filter::default()
+            .with_words("os.family=Debian kernel!=/^4/i apache /^role::/")
+            .and_then(|filter| filter.with_agent("puppetral"))
+            .and_then(|filter| filter.with_identity("DB1.acme.net"))
+            .and_then(|filter| filter.with_identity("/^web/"))
+            .unwrap();
+        let wire = concat!(
+            r#"{"fact":[{"fact":"os.family","operator":"==","value":"Debian"},"#,
+            r#"{"fact":"kernel","operator":"!~","value":"/^4/i"}],"#,
+            r#""class":["apache","/^role::/"],"agent":["puppetral"],"#,
+            r#""identity":["db1.acme.net","/^web/"]}"#,
+        );
+        assert_eq!(serde_json::to_string(&filter).unwrap(), wire);
+        assert_eq!(decode(wire).unwrap(), filter);
+        assert_eq!(serde_json::to_string(&Filter::default()).unwrap(), "{}");
+        assert_eq!(decode("{}").unwrap(), Filter::default());
+    }
+
+    #[test]
+    fn nothing_but_a_whole_filter_decodes() {
+        for (text, why) in [
+            ("", "EOF"),
+            ("null", "an object"),
+            ("[]", "an object"),
+            ("\"\"", "an object"),
+            (r#"[[],["a"]]"#, "an object"),
+            (r#"{"classes":["a"]}"#, "unknown field"),
+            (r#"{"class":["a"],"select":"x"}"#, "unknown field"),
+            (r#"{"class":["a"],"class":["b"]}"#, "duplicate field"),
+            (r#"{"class":[]}"#, "a list of 1 to 64"),
+            (r#"{"class":null}"#, "a list of 1 to 64"),
+            (r#"{"class":"a"}"#, "a list of 1 to 64"),
+            (r#"{"class":[""]}"#, "not an empty text"),
+            (r#"{"class":["a",""]}"#, "not an empty text"),
+            (r#"{"class":[" "]}"#, "without spaces"),
+            (r#"{"agent":["//"]}"#, "not empty"),
+            (r#"{"identity":["/(/"]}"#, "valid regular"),
+            (r#"{"identity":["/\\w{500}/"]}"#, "smaller"),
+            (r#"{"identity":[null]}"#, "a string"),
+            (r#"{"fact":[{}]}"#, "missing field"),
+            (r#"{"fact":[["a","==","b"]]}"#, "an object"),
+            (r#"{"fact":["a=b"]}"#, "an object"),
+            (
+                r#"{"fact":[{"fact":"","operator":"==","value":"b"}]}"#,
+                "the name of a fact",
+            ),
+            (
+                r#"{"fact":[{"fact":"a","operator":"==","value":""}]}"#,
+                "not empty",
+            ),
+            (
+                r#"{"fact":[{"fact":"a","operator":"=","value":"b"}]}"#,
+                "unknown variant",
+            ),
+            (
+                r#"{"fact":[{"fact":"a","operator":"=~","value":"b"}]}"#,
+                "between slashes",
+            ),
+            (
+                r#"{"fact":[{"fact":"a","operator":"==","value":1}]}"#,
+                "a string",
+            ),
+            (
+                r#"{"fact":[{"fact":"a","operator":"==","value":"b","x":1}]}"#,
+                "unknown field",
+            ),
+        ] {
+            let error = decode(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        let many = |count: usize| format!(r#"{{"class":[{}]}}"#, vec!["\"a\""; count].join(","));
+        assert!(decode(&many(64)).is_ok());
+        assert!(decode(&many(65)).is_err());
+    }
+}

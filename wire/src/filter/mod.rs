@@ -1,0 +1,36 @@
+//! Which nodes a request is for: facts, classes, agents and identities.
+//!
+//! A [`Filter`] is read from command-line flags or from a request's JSON, checked and compiled at once, and
+//! from then on cannot fail: [`Filter::matches`] is a plain function of a [`NodeView`](crate::state::NodeView).
+//! A node must satisfy every kind that is given, and every one of several facts, classes or agents; several
+//! identities are alternatives.
+//!
+//! An empty filter matches every node. Nothing else may: empty flags, empty elements, empty lists, unknown
+//! keys and broken patterns are errors wherever they come from, and never a wider target.
+//!
+//! ```
+//! use muster_wire::filter::Filter;
+//!
+//! let filter = Filter::default().with_words("customer=acme mysql::master")?;
+//! assert_eq!(
+//!     filter.explain(),
+//!     "nodes whose fact customer equals \"acme\" and that have class mysql::master"
+//! );
+//! # Ok::<(), muster_wire::filter::FilterError>(())
+//! ```
+
+mod ast;
+mod error;
+mod eval;
+mod explain;
+mod json;
+mod number;
+mod parse;
+mod pattern;
+mod term;
+mod words;
+
+pub use ast::{Filter, MAX_ELEMENTS, MAX_FILTER_BYTES};
+pub use error::FilterError;
+pub use pattern::{Expression, MAX_PATTERN_BYTES, Pattern};
+pub use term::{FactTerm, Operator};

@@ -1,0 +1,94 @@
+//! Numbers as facts and filters write them, and how two of them compare.
+//!
+//! Only plain decimals look like numbers: no exponents, no `inf`, so that a commit such as `12e4567` stays
+//! text. An integer that does not fit 128 bits, a long serial number perhaps, stays text as well.
+
+use std::cmp::Ordering;
+
+use serde_json::Number;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Numeric {
+    Integer(i128),
+    Decimal(f64),
+}
+
+impl Numeric {
+    /// The number that a text looks like: `[+-]digits[.digits]`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        match unsigned.split_once('.') {
+            None if digits(unsigned) => text.parse().ok().map(Self::Integer),
+            Some((whole, fraction)) if digits(whole) && digits(fraction) => text
+                .parse()
+                .ok()
+                .filter(|value: &f64| value.is_finite())
+                .map(Self::Decimal),
+            _ => None,
+        }
+    }
+
+    /// A JSON number.
+    pub(super) fn from_json(number: &Number) -> Option<Self> {
+        number.as_i128().map(Self::Integer).or_else(|| {
+            number
+                .as_f64()
+                .filter(|value| value.is_finite())
+                .map(Self::Decimal)
+        })
+    }
+
+    /// Integers exactly, anything else as 64-bit floating point.
+    pub(super) fn compare(self, other: Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Integer(a), Self::Integer(b)) => Some(a.cmp(&b)),
+            (a, b) => a.float().partial_cmp(&b.float()),
+        }
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a decimal on the other side is no more precise"
+    )]
+    fn float(self) -> f64 {
+        match self {
+            Self::Integer(value) => value as f64,
+            Self::Decimal(value) => value,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Ordering::{Equal, Greater, Less};
+
+    use super::Numeric;
+
+    #[test]
+    fn plain_decimals_are_numbers_and_nothing_else_is() {
+        for text in ["0", "-7", "+7", "007", "1.50", "-0.5"] {
+            assert!(Numeric::parse(text).is_some(), "{text}");
+        }
+        let huge = "9".repeat(400);
+        let long = format!("{huge}.0");
+        for text in [
+            "", "-", ".", "1.", ".5", "1e3", "inf", "NaN", "0x10", "1.2.3", "1 ", "٣", &huge, &long,
+        ] {
+            assert!(Numeric::parse(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn integers_compare_exactly() {
+        let compare = |a: &str, b: &str| Numeric::parse(a)?.compare(Numeric::parse(b)?);
+        assert_eq!(
+            compare("9007199254740993", "9007199254740992"),
+            Some(Greater)
+        );
+        assert_eq!(compare("10", "9.5"), Some(Greater));
+        assert_eq!(compare("-1", "1"), Some(Less));
+        assert_eq!(compare("1.50", "1.5"), Some(Equal));
+        assert_eq!(compare("007", "7"), Some(Equal));
+    }
+}

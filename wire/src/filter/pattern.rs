@@ -1,0 +1,224 @@
+//! What a name is held against: an exact text, or a regular expression between slashes.
+
+use std::fmt;
+
+use regex::{Regex, RegexBuilder};
+
+use super::error::{Fault, FilterError};
+
+/// Longest pattern, fact name or value, in bytes.
+pub const MAX_PATTERN_BYTES: usize = 1024;
+
+/// Most memory that one compiled expression may take, in bytes.
+const COMPILED_BYTES: usize = 256 * 1024;
+
+/// A class, agent or identity to look for.
+///
+/// An exact text is kept lower-case, for all three are compared without regard to case. It holds neither
+/// white space nor control characters. A text that begins with a slash is an expression: `/^web/`, `/^web/i`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Pattern {
+    /// Equal, without regard to case.
+    Exact(String),
+    /// Found somewhere in the name.
+    Regex(Expression),
+}
+
+/// A compiled regular expression and its source.
+#[derive(Clone)]
+pub struct Expression {
+    source: String,
+    ignore_case: bool,
+    regex: Regex,
+}
+
+impl Pattern {
+    /// Reads a pattern; white space around it is ignored.
+    pub fn parse(text: &str) -> Result<Self, FilterError> {
+        let start = text.len() - text.trim_start().len();
+        Self::read(text.trim()).map_err(|fault| fault.further(start).within(text))
+    }
+
+    /// Reads a pattern that is exactly `text`.
+    pub(super) fn read(text: &str) -> Result<Self, Fault> {
+        if text.is_empty() {
+            return Err(Fault::new(0, "a name or a /regex/, not an empty text"));
+        }
+        if text.starts_with('/') {
+            return Expression::read_slashed(text).map(Self::Regex);
+        }
+        if let Some(at) = text.find(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(Fault::new(
+                at,
+                "one name without spaces or control characters",
+            ));
+        }
+        let name = lower_case(text);
+        if name.len() > MAX_PATTERN_BYTES {
+            return Err(Fault::new(0, "a name of at most 1,024 bytes"));
+        }
+        Ok(Self::Exact(name))
+    }
+
+    /// Bytes of the text.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Exact(name) => name.len(),
+            Self::Regex(expression) => expression.source.len(),
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => out.write_str(name),
+            Self::Regex(expression) => expression.fmt(out),
+        }
+    }
+}
+
+impl Expression {
+    /// Compiles an expression within the limits.
+    pub(super) fn compile(source: &str, ignore_case: bool) -> Result<Self, Fault> {
+        if source.is_empty() {
+            return Err(Fault::new(0, "a regular expression that is not empty"));
+        }
+        if source.len() > MAX_PATTERN_BYTES {
+            return Err(Fault::new(0, "a regular expression of at most 1,024 bytes"));
+        }
+        if let Some(at) = source.find(char::is_control) {
+            return Err(Fault::new(
+                at,
+                "an escape such as \\t instead of a control character",
+            ));
+        }
+        let regex = RegexBuilder::new(source)
+            .case_insensitive(ignore_case)
+            .size_limit(COMPILED_BYTES)
+            .dfa_size_limit(COMPILED_BYTES)
+            .build()
+            .map_err(|cause| Fault::regex(0, cause))?;
+        Ok(Self {
+            source: source.to_owned(),
+            ignore_case,
+            regex,
+        })
+    }
+
+    /// Reads `/source/` or `/source/i`.
+    pub(super) fn read_slashed(text: &str) -> Result<Self, Fault> {
+        let Some((source, ignore_case)) = slashed(text) else {
+            return Err(Fault::new(
+                text.len(),
+                "a closing / after the regular expression",
+            ));
+        };
+        Self::compile(source, ignore_case).map_err(|fault| fault.further(1))
+    }
+
+    /// Whether the expression is found in `text`.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
+
+    /// The expression without slashes and flag.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flag = if self.ignore_case { "i" } else { "" };
+        write!(out, "/{}/{flag}", self.source)
+    }
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Expression({self})")
+    }
+}
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source && self.ignore_case == other.ignore_case
+    }
+}
+
+impl Eq for Expression {}
+
+/// The inside of `/…/` or `/…/i`, and whether the flag is there. Only the outer slashes delimit.
+pub(super) fn slashed(text: &str) -> Option<(&str, bool)> {
+    let body = text.strip_prefix('/')?;
+    match body.strip_suffix('/') {
+        Some(source) => Some((source, false)),
+        None => body.strip_suffix("/i").map(|source| (source, true)),
+    }
+}
+
+/// Lower case, character by character: the same folding as [`eval`](super::eval) compares with.
+fn lower_case(text: &str) -> String {
+    text.chars().flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Expression, Pattern};
+
+    #[test]
+    fn names_are_lower_case_and_slashes_make_expressions() {
+        assert_eq!(
+            Pattern::parse(" Mysql::Master ").unwrap().to_string(),
+            "mysql::master"
+        );
+        for text in [
+            "/^web/", "/^WEB/i", "/a/b/", "/a//", "/a/i/", "/a/i/i", "/ /", r"/\//",
+        ] {
+            let pattern = Pattern::parse(text).unwrap();
+            assert!(matches!(pattern, Pattern::Regex(_)), "{text}");
+            assert_eq!(pattern.to_string(), text);
+        }
+        let inner = Expression::read_slashed("/usr/lib/").unwrap();
+        assert_eq!(inner.source(), "usr/lib");
+        assert!(inner.is_match("/usr/lib/x") && !inner.is_match("usrlib"));
+        assert!(
+            Expression::read_slashed("/^WEB/i")
+                .unwrap()
+                .is_match("web1")
+        );
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused_with_its_column() {
+        for (text, column) in [
+            ("", 1),
+            ("  ", 3),
+            ("/", 2),
+            ("//", 2),
+            ("//i", 2),
+            ("/a", 3),
+            ("/a/x", 5),
+            (" é b", 3),
+            ("a\u{1b}", 2),
+            ("/a\u{1b}/", 3),
+            ("/(/", 2),
+            (r"/\w{500}/", 2),
+        ] {
+            let error = Pattern::parse(text).unwrap_err();
+            assert_eq!(error.column(), column, "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn patterns_have_a_longest_length() {
+        assert!(Pattern::parse(&"a".repeat(1024)).is_ok());
+        assert!(Pattern::parse(&"a".repeat(1025)).is_err());
+        // Lower case may be longer: this letter becomes three bytes of two.
+        assert!(Pattern::parse(&"İ".repeat(400)).is_err());
+        assert!(Pattern::parse(&format!("/{}/", "a".repeat(1024))).is_ok());
+        assert!(Pattern::parse(&format!("/{}/", "a".repeat(1025))).is_err());
+    }
+}

@@ -1,0 +1,167 @@
+//! Splits the words of `-W "environment=development mysql::master /^role::/"`.
+//!
+//! A word that begins with `/` runs to the closing slash (`/` or `/i` before white space or the end; a
+//! backslash keeps a slash inside). Elsewhere quotes protect white space where a name or a value may begin;
+//! quotes round a whole word only hold it together.
+
+use std::borrow::Cow;
+
+use super::error::Fault;
+use super::parse::{find_operator, unquote};
+use super::pattern::Pattern;
+use super::term::FactTerm;
+
+/// What a word asks for.
+pub(super) enum Word {
+    Fact(FactTerm),
+    Class(Pattern),
+}
+
+/// Reads all words of a text; at least one.
+pub(super) fn read(text: &str) -> Result<Vec<Word>, Fault> {
+    let mut words = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let at = text.len() - rest.len();
+        let end = if rest.starts_with('/') {
+            regex_end(rest)
+        } else {
+            plain_end(rest)
+        };
+        let end = end.map_err(|fault| fault.further(at))?;
+        let (word, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        words.push(read_word(word).map_err(|fault| fault.further(at))?);
+        rest = after.trim_start();
+    }
+    if words.is_empty() {
+        return Err(Fault::new(text.len(), "at least one fact or class"));
+    }
+    Ok(words)
+}
+
+/// A fact term if there is an operator in it, else a class. Half a fact is an error and never a class.
+fn read_word(word: &str) -> Result<Word, Fault> {
+    let (held, opening) = match unquote(word) {
+        Some(inside) => (Cow::Owned(inside), 1),
+        None => (Cow::Borrowed(word), 0),
+    };
+    let read = if !held.starts_with('/') && find_operator(&held).is_some() {
+        FactTerm::read(&held).map(Word::Fact)
+    } else {
+        Pattern::read(&held).map(Word::Class)
+    };
+    read.map_err(|fault| fault.further(opening))
+}
+
+/// The length of the `/regex/` at the front.
+fn regex_end(text: &str) -> Result<usize, Fault> {
+    let ends = |rest: &str| rest.chars().next().is_none_or(char::is_whitespace);
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        if c == '/' && !escaped {
+            let (_, after) = text.split_at_checked(at + 1).unwrap_or((text, ""));
+            if ends(after) {
+                return Ok(at + 1);
+            }
+            if after.strip_prefix('i').is_some_and(ends) {
+                return Ok(at + 2);
+            }
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    Err(Fault::new(
+        text.len(),
+        "a closing / after the regular expression",
+    ))
+}
+
+/// The length of the word at the front that is not a regex.
+fn plain_end(text: &str) -> Result<usize, Fault> {
+    let mut open: Option<(usize, char)> = None;
+    let mut may_open = true;
+    let mut escaped = false;
+    for (at, c) in text.char_indices() {
+        if open.is_some() {
+            open = open.filter(|&(_, quote)| c != quote || escaped);
+        } else if c.is_whitespace() {
+            return Ok(at);
+        } else if may_open && matches!(c, '"' | '\'') {
+            open = Some((at, c));
+        }
+        may_open = matches!(c, '.' | '=' | '<' | '>' | '~');
+        escaped = open.is_some() && c == '\\' && !escaped;
+    }
+    match open {
+        Some((at, _)) => Err(Fault::new(at, "a closing quote for this one")),
+        None => Ok(text.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::filter::Filter;
+
+    fn split(text: &str) -> (Vec<String>, Vec<String>) {
+        let filter = Filter::default()
+            .with_words(text)
+            .unwrap_or_else(|e| panic!("{e}"));
+        (
+            filter.facts().iter().map(ToString::to_string).collect(),
+            filter.classes().iter().map(ToString::to_string).collect(),
+        )
+    }
+
+    fn both(facts: &[&str], classes: &[&str]) -> (Vec<String>, Vec<String>) {
+        let owned = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
+        (owned(facts), owned(classes))
+    }
+
+    #[test]
+    fn words_with_an_operator_are_facts_and_others_classes() {
+        assert_eq!(
+            split("environment=development  customer=acme mysql::master"),
+            both(
+                &["environment==development", "customer==acme"],
+                &["mysql::master"]
+            )
+        );
+        assert_eq!(split("/^role::/ a=/x/"), both(&["a=~/x/"], &["/^role::/"]));
+    }
+
+    #[test]
+    fn quotes_and_slashes_protect_spaces() {
+        assert_eq!(
+            split(r#"os.name="Red Hat" 'a = b c' facts."x y"=1 "apache""#),
+            both(
+                &["os.name==\"Red Hat\"", "a==\"b c\"", "facts.\"x y\"==1"],
+                &["apache"]
+            )
+        );
+        assert_eq!(
+            split(r"/a b/i /c\/ d/ /a=b/"),
+            both(&[], &["/a b/i", r"/c\/ d/", "/a=b/"])
+        );
+        assert_eq!(split("who=O'Brien x"), both(&["who==\"O'Brien\""], &["x"]));
+        assert_eq!(split(r#"f="a\" b" c"#), both(&[r#"f=="a\" b""#], &["c"]));
+    }
+
+    #[test]
+    fn half_a_word_is_an_error() {
+        for (text, column) in [
+            ("", 1),
+            (" \t", 3),
+            ("a b=", 5),
+            ("a = b", 3),
+            ("a =b", 3),
+            ("a b=\"c d", 5),
+            ("a /b", 5),
+            ("é \"\"", 4),
+            ("a !b", 3),
+            ("a 'b c'", 5),
+            ("// a", 2),
+        ] {
+            let error = Filter::default().with_words(text).unwrap_err();
+            assert_eq!(error.column(), column, "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! A node's facts: one JSON object, within limits, addressed by dotted paths.
+//!
+//! The limits are met on entry, so everything that holds a [`Facts`] may recurse into it and send it.
+//! This file neither collects facts nor compares them.
+
+use std::ops::ControlFlow;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, map};
+
+use super::path::{self, FactPath};
+
+/// Deepest nesting of maps and lists, the outermost map included.
+pub const MAX_DEPTH: usize = 32;
+/// Largest facts, in bytes: those of all keys and texts, and 8 for every value.
+pub const MAX_SIZE: usize = 1 << 20;
+
+/// The weight of a value apart from its text, in bytes.
+const VALUE_SIZE: usize = 8;
+
+/// Facts of one node, nested as they were collected.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Facts(Map<String, Value>);
+
+/// A value that cannot be a node's facts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FactsError {
+    /// Facts are an object; this is something else.
+    #[error("facts must be a JSON object of name and value, not {found}")]
+    NotAnObject {
+        /// The kind of value found, with its article.
+        found: &'static str,
+    },
+    /// Nested deeper than [`MAX_DEPTH`].
+    #[error("fact {fact:?} is nested deeper than {MAX_DEPTH} levels; flatten it or leave it out")]
+    TooDeep {
+        /// The top-level fact.
+        fact: String,
+    },
+    /// Larger than [`MAX_SIZE`].
+    #[error("facts exceed {MAX_SIZE} bytes at fact {fact:?}; leave out what nobody asks for")]
+    TooLarge {
+        /// The top-level fact at which the limit was passed.
+        fact: String,
+    },
+}
+
+impl Facts {
+    /// Accepts a JSON object that is within the limits.
+    pub fn from_value(value: Value) -> Result<Self, FactsError> {
+        let found = match value {
+            Value::Object(map) => return Self::from_map(map),
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a text",
+            Value::Array(_) => "a list",
+        };
+        Err(FactsError::NotAnObject { found })
+    }
+
+    /// Accepts a map that is within the limits.
+    pub fn from_map(map: Map<String, Value>) -> Result<Self, FactsError> {
+        let mut left = MAX_SIZE;
+        for (name, value) in &map {
+            let too_large = || FactsError::TooLarge { fact: name.clone() };
+            left = left.checked_sub(name.len()).ok_or_else(too_large)?;
+            match spend(value, MAX_DEPTH - 1, left) {
+                ControlFlow::Continue(rest) => left = rest,
+                ControlFlow::Break(Excess::Depth) => {
+                    return Err(FactsError::TooDeep { fact: name.clone() });
+                }
+                ControlFlow::Break(Excess::Size) => return Err(too_large()),
+            }
+        }
+        Ok(Self(map))
+    }
+
+    /// The value at a dotted path. An exact top-level key wins, dots and all; then each segment descends
+    /// into a map by key or a list by index. None if there is nothing, or the text is not a path.
+    ///
+    /// ```
+    /// # use muster_wire::state::Facts;
+    /// # use serde_json::json;
+    /// let facts = Facts::from_value(json!({"os": {"family": "Debian"}, "a": {"b.c": [7]}})).unwrap();
+    /// assert_eq!(facts.get("os.family"), Some(&json!("Debian")));
+    /// assert_eq!(facts.get("a.\"b.c\".0"), Some(&json!(7)));
+    /// ```
+    pub fn get(&self, path: &str) -> Option<&Value> {
+        if let Some(exact) = self.0.get(path) {
+            return Some(exact);
+        }
+        let mut segments = path::segments(path);
+        let first = self.0.get(segments.next()?.ok()?)?;
+        segments.try_fold(first, |value, segment| child(value, segment.ok()?))
+    }
+
+    /// The same, for a path that is already split.
+    pub fn lookup(&self, path: &FactPath) -> Option<&Value> {
+        if let Some(exact) = self.0.get(path.as_str()) {
+            return Some(exact);
+        }
+        let mut segments = path.segments();
+        let first = self.0.get(segments.next()?)?;
+        segments.try_fold(first, child)
+    }
+
+    /// Top-level facts.
+    pub fn iter(&self) -> map::Iter<'_> {
+        self.0.iter()
+    }
+
+    /// Every scalar, and every empty map or list, with the path that [`Facts::get`] finds it under
+    /// (a key that holds both kinds of quotes has none; its path is for reading only).
+    pub fn leaves(&self) -> Vec<(String, &Value)> {
+        let mut leaves = Vec::new();
+        for (name, value) in &self.0 {
+            gather_leaves(path::quoted_if_needed(name), value, &mut |path, leaf| {
+                // A flat key may shadow the nested one; quoting the first segment tells them apart.
+                let path = match path.strip_prefix(name.as_str()) {
+                    Some(below) if self.0.contains_key(&path) && !below.is_empty() => {
+                        path::quoted(name) + below
+                    }
+                    _ => path,
+                };
+                leaves.push((path, leaf));
+            });
+        }
+        leaves
+    }
+
+    /// How many top-level facts there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The JSON object itself.
+    pub fn as_map(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// The JSON object itself, taken out.
+    pub fn into_map(self) -> Map<String, Value> {
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Facts {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        Self::from_map(Map::deserialize(source)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl<'a> IntoIterator for &'a Facts {
+    type Item = (&'a String, &'a Value);
+    type IntoIter = map::Iter<'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+enum Excess {
+    Depth,
+    Size,
+}
+
+/// What is left of `left` bytes after `value`, which may nest `levels` deep.
+fn spend(value: &Value, levels: usize, left: usize) -> ControlFlow<Excess, usize> {
+    let pay = |left: usize, cost: usize| match left.checked_sub(cost) {
+        Some(rest) => ControlFlow::Continue(rest),
+        None => ControlFlow::Break(Excess::Size),
+    };
+    let left = pay(left, VALUE_SIZE)?;
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => ControlFlow::Continue(left),
+        Value::String(text) => pay(left, text.len()),
+        Value::Array(_) | Value::Object(_) if levels == 0 => ControlFlow::Break(Excess::Depth),
+        Value::Array(items) => items
+            .iter()
+            .try_fold(left, |left, item| spend(item, levels - 1, left)),
+        Value::Object(map) => map.iter().try_fold(left, |left, (key, value)| {
+            spend(value, levels - 1, pay(left, key.len())?)
+        }),
+    }
+}
+
+/// What a segment leads to: a map's key or a list's index.
+fn child<'a>(value: &'a Value, segment: &str) -> Option<&'a Value> {
+    match value {
+        Value::Object(map) => map.get(segment),
+        Value::Array(items) if segment.bytes().all(|b| b.is_ascii_digit()) => {
+            items.get(segment.parse::<usize>().ok()?)
+        }
+        _ => None,
+    }
+}
+
+fn gather_leaves<'a>(path: String, value: &'a Value, found: &mut dyn FnMut(String, &'a Value)) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (key, value) in map {
+                gather_leaves(
+                    format!("{path}.{}", path::quoted_if_needed(key)),
+                    value,
+                    found,
+                );
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            for (index, item) in items.iter().enumerate() {
+                gather_leaves(format!("{path}.{index}"), item, found);
+            }
+        }
+        leaf => found(path, leaf),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Facts, FactsError, MAX_SIZE};
+
+    fn facts(value: Value) -> Facts {
+        Facts::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn paths_descend_maps_and_lists() {
+        let facts = facts(json!({
+            "os": {"family": "Debian", "release": {"full": "12.4"}},
+            "disks": [{"name": "sda"}, {"name": "sdb"}],
+            "labels": {"a.b": {"c": true}},
+        }));
+        assert_eq!(facts.get("os.release.full"), Some(&json!("12.4")));
+        assert_eq!(facts.get("disks.1.name"), Some(&json!("sdb")));
+        assert_eq!(facts.get("labels.\"a.b\".c"), Some(&json!(true)));
+        for absent in [
+            "",
+            "os.",
+            "disks.2",
+            "disks.+1",
+            "disks.name",
+            "labels.a.b.c",
+            "os.family.x",
+        ] {
+            assert_eq!(facts.get(absent), None, "{absent}");
+        }
+    }
+
+    #[test]
+    fn an_exact_key_wins_and_quotes_reach_past_it() {
+        let facts = facts(json!({"os.family": "flat", "os": {"family": "nested"}, "odd key": 1}));
+        assert_eq!(facts.get("os.family"), Some(&json!("flat")));
+        assert_eq!(facts.get("\"os\".family"), Some(&json!("nested")));
+        assert_eq!(facts.get("odd key"), Some(&json!(1)));
+    }
+
+    #[test]
+    fn every_leaf_is_found_under_its_path() {
+        let facts = facts(json!({
+            "os.family": "flat", "os": {"family": "nested", "": null, "x y": [1, [], {"k'": 2}]},
+            "empty": {}, "a=b": {"c": 3},
+        }));
+        let leaves = facts.leaves();
+        assert_eq!(leaves.len(), 8);
+        for (path, value) in leaves {
+            assert_eq!(facts.get(&path), Some(value), "{path}");
+        }
+    }
+
+    #[test]
+    fn only_objects_within_the_limits_are_facts() {
+        assert_eq!(
+            Facts::from_value(json!(["a"])),
+            Err(FactsError::NotAnObject { found: "a list" })
+        );
+        let nested = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({"a": inner}));
+        assert!(Facts::from_value(nested(32)).is_ok());
+        assert_eq!(
+            Facts::from_value(nested(33)),
+            Err(FactsError::TooDeep { fact: "a".into() })
+        );
+        // One key of one byte and one value of eight leave the rest to the text.
+        let sized = |bytes: usize| json!({"a": "x".repeat(bytes)});
+        assert!(Facts::from_value(sized(MAX_SIZE - 9)).is_ok());
+        let large = Facts::from_value(sized(MAX_SIZE - 8));
+        assert_eq!(large, Err(FactsError::TooLarge { fact: "a".into() }));
+    }
+
+    #[test]
+    fn decoding_meets_the_same_limits() {
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(40), "]".repeat(40));
+        let refused = serde_json::from_str::<Facts>(&deep)
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("deeper than 32"), "{refused}");
+        assert!(serde_json::from_str::<Facts>("[]").is_err());
+        let text = r#"{"a":{"b":[1,null]}}"#;
+        let decoded: Facts = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&decoded).unwrap(), text);
+    }
+}

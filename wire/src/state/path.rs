@@ -1,0 +1,206 @@
+//! Dotted fact paths: `os.family`, `disks.0.size`, `labels."app.kubernetes.io/name"`.
+//!
+//! A segment is a map key or an array index. Quotes, single or double, keep a segment whole; there are no
+//! escapes inside them, so a key that holds both kinds of quotes cannot be named. This file reads paths;
+//! following them is [`Facts::lookup`](super::Facts::lookup).
+
+use std::fmt;
+
+/// Longest path in bytes.
+pub const MAX_PATH_BYTES: usize = 1024;
+
+/// A checked path into facts, split into its segments.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FactPath {
+    text: Box<str>,
+    segments: Vec<Box<str>>,
+}
+
+/// Text that is not a fact path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read fact name {text:?} at byte {offset}: expected {expected}")]
+pub struct PathError {
+    /// The text as given.
+    pub text: String,
+    /// Where reading stopped, in bytes from 0.
+    pub offset: usize,
+    /// What would have been right there, in plain words.
+    pub expected: &'static str,
+}
+
+impl FactPath {
+    /// Reads a path. White space and the characters of filter operators (`= < > ! ~`) need quotes, control
+    /// characters are refused everywhere: a path can be printed, and read back, inside a filter.
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        if text.len() > MAX_PATH_BYTES {
+            let text = text.chars().take(40).collect();
+            let expected = "a fact name of at most 1,024 bytes";
+            return Err(PathError {
+                text,
+                offset: MAX_PATH_BYTES,
+                expected,
+            });
+        }
+        let segments = segments(text)
+            .map(|found| found.map(Box::from))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            text: text.into(),
+            segments,
+        })
+    }
+
+    /// The path as written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Its segments, without quotes.
+    pub fn segments(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().map(AsRef::as_ref)
+    }
+}
+
+impl fmt::Display for FactPath {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for FactPath {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "FactPath({:?})", self.text)
+    }
+}
+
+/// Splits a path lazily, without allocating. Ends after the first error.
+pub(super) fn segments(text: &str) -> Segments<'_> {
+    Segments {
+        text,
+        rest: Some(text),
+    }
+}
+
+/// `key` as a path segment: quoted where it has to be.
+pub(super) fn quoted_if_needed(key: &str) -> String {
+    if !key.is_empty() && key.chars().all(|c| c != '.' && is_plain(c)) {
+        key.to_owned()
+    } else {
+        quoted(key)
+    }
+}
+
+/// `key` as a quoted path segment.
+pub(super) fn quoted(key: &str) -> String {
+    let quote = if key.contains('"') { '\'' } else { '"' };
+    format!("{quote}{key}{quote}")
+}
+
+/// May stand in a path without quotes.
+fn is_plain(c: char) -> bool {
+    !c.is_whitespace() && !c.is_control() && !matches!(c, '"' | '\'' | '=' | '<' | '>' | '!' | '~')
+}
+
+pub(super) struct Segments<'a> {
+    text: &'a str,
+    /// What is still to read; none after the end or an error.
+    rest: Option<&'a str>,
+}
+
+impl<'a> Segments<'a> {
+    fn fault(&self, unread: &str, expected: &'static str) -> PathError {
+        let offset = self.text.len() - unread.len();
+        PathError {
+            text: self.text.to_owned(),
+            offset,
+            expected,
+        }
+    }
+
+    /// One segment from the front of `rest`, and what follows it.
+    fn segment(&self, rest: &'a str) -> Result<(&'a str, &'a str), PathError> {
+        for quote in ['"', '\''] {
+            if let Some(body) = rest.strip_prefix(quote) {
+                let (segment, after) = body
+                    .split_once(quote)
+                    .ok_or_else(|| self.fault(rest, "a closing quote"))?;
+                if segment.contains(char::is_control) {
+                    return Err(self.fault(body, "a name without control characters"));
+                }
+                return Ok((segment, after));
+            }
+        }
+        let end = rest
+            .find(|c| c == '.' || !is_plain(c))
+            .unwrap_or(rest.len());
+        match rest.split_at_checked(end) {
+            Some((segment, after)) if !segment.is_empty() => Ok((segment, after)),
+            _ => Err(self.fault(rest, "the name of a fact")),
+        }
+    }
+}
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = Result<&'a str, PathError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.rest.take()?;
+        let (segment, after) = match self.segment(rest) {
+            Ok(found) => found,
+            Err(fault) => return Some(Err(fault)),
+        };
+        if !after.is_empty() {
+            let Some(next) = after.strip_prefix('.') else {
+                let expected = "a dot or the end of the name (quote a name with other characters)";
+                return Some(Err(self.fault(after, expected)));
+            };
+            self.rest = Some(next);
+        }
+        Some(Ok(segment))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FactPath;
+
+    fn split(text: &str) -> Vec<String> {
+        FactPath::parse(text)
+            .unwrap()
+            .segments()
+            .map(str::to_owned)
+            .collect()
+    }
+
+    #[test]
+    fn dots_separate_and_quotes_join() {
+        assert_eq!(split("os.release.full"), ["os", "release", "full"]);
+        assert_eq!(split(r#"facts."a.b".c"#), ["facts", "a.b", "c"]);
+        assert_eq!(split(r#"'say "hi"'.0"#), [r#"say "hi""#, "0"]);
+        assert_eq!(split(r#""a = b""#), ["a = b"]);
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused_with_its_place() {
+        for (text, offset) in [
+            ("", 0),
+            (".", 0),
+            ("a.", 2),
+            ("a..b", 2),
+            ("a b", 1),
+            ("a=b", 1),
+            ("a.\"b", 2),
+            ("\"a\"b", 3),
+            ("a\u{1b}[", 1),
+            ("\"\u{7}\"", 1),
+        ] {
+            assert_eq!(
+                FactPath::parse(text).unwrap_err().offset,
+                offset,
+                "{text:?}"
+            );
+        }
+        assert!(FactPath::parse(&"a".repeat(1024)).is_ok());
+        assert!(FactPath::parse(&"a".repeat(1025)).is_err());
+    }
+}
