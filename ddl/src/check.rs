@@ -10,8 +10,9 @@ use crate::error::{DdlError, shortened};
 use crate::parse::{
     Document, DocumentAction, DocumentAggregate, DocumentInput, DocumentOutput, InOrder,
 };
-use crate::schema::{Action, Aggregate, Ddl, Input, Metadata, Output, ValueType};
+use crate::schema::{Action, Aggregate, Ddl, Input, Metadata, Output};
 use crate::validate::{Rule, RuleError, validator_names};
+use crate::value_type::ValueType;
 
 /// The longest time limit, in seconds: a day.
 const MAX_TIMEOUT: u64 = 86_400;
@@ -19,11 +20,15 @@ const MAX_TIMEOUT: u64 = 86_400;
 /// The longest name of an agent, action, input or output, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
+/// Inputs with a validation that one DDL may have, because each holds a compiled pattern.
+const MAX_VALIDATIONS: usize = 256;
+
 type Warnings = Vec<String>;
 
 pub(crate) fn ddl(document: Document, mut warnings: Warnings) -> Result<Ddl, DdlError> {
     let mut metadata = document.metadata;
     check_metadata(&metadata)?;
+    check_validations(&document.actions)?;
     let mut names = BTreeSet::new();
     let mut actions = Vec::with_capacity(document.actions.len());
     for raw in document.actions {
@@ -54,6 +59,20 @@ fn check_metadata(metadata: &Metadata) -> Result<(), DdlError> {
         return Err(DdlError::Timeout {
             seconds: metadata.timeout,
             limit: MAX_TIMEOUT,
+        });
+    }
+    Ok(())
+}
+
+fn check_validations(actions: &[DocumentAction]) -> Result<(), DdlError> {
+    let inputs = actions.iter().flat_map(|action| &action.input.0);
+    let count = inputs
+        .filter(|(_, input)| input.validation.is_some())
+        .count();
+    if count > MAX_VALIDATIONS {
+        return Err(DdlError::TooManyValidations {
+            count,
+            limit: MAX_VALIDATIONS,
         });
     }
     Ok(())

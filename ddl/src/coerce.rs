@@ -6,8 +6,9 @@
 use serde_json::{Map, Number, Value};
 
 use crate::error::{InputError, shortened, shown_value};
-use crate::schema::{Action, ValueType};
+use crate::schema::Action;
 use crate::validate::Violation;
+use crate::value_type::ValueType;
 
 /// The longest JSON text that a word may hold, in bytes.
 const MAX_JSON_BYTES: usize = 256 * 1024;

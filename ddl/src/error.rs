@@ -34,6 +34,14 @@ pub enum DdlError {
         /// What names look like there.
         grammar: &'static str,
     },
+    /// More validations than any honest document has.
+    #[error("the ddl has {count} inputs with a validation, more than the {limit} allowed")]
+    TooManyValidations {
+        /// Inputs with a validation.
+        count: usize,
+        /// How many are allowed.
+        limit: usize,
+    },
     /// Two actions have the same name.
     #[error("action `{name}` is declared twice; rename one of them")]
     DuplicateAction {

@@ -17,13 +17,15 @@ mod output;
 mod parse;
 mod schema;
 pub mod validate;
+mod value_type;
 
 pub use builtin::{BUILTIN, builtin};
 pub use display::{DisplayMode, DisplayOverride, UnknownOverride};
 pub use error::{DdlError, InputError, OutputError};
 pub use parse::MAX_DDL_BYTES;
-pub use schema::{Action, Aggregate, Ddl, Example, Input, Metadata, Output, ValueType};
+pub use schema::{Action, Aggregate, Ddl, Example, Input, Metadata, Output};
 pub use validate::Violation;
+pub use value_type::ValueType;
 
 /// What stands in the place of a sensitive value, wherever one would be shown.
 pub const REDACTED: &str = "[redacted]";

@@ -5,7 +5,6 @@
 //! Values of these types exist only after every check of `check` has passed; this file reads
 //! nothing itself.
 
-use std::fmt;
 use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -14,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::aggregate::Function;
 use crate::display::DisplayMode;
 use crate::validate::Rule;
+use crate::value_type::ValueType;
 
 /// An agent's schema: who it is, and the actions it offers.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -309,78 +309,6 @@ pub struct Example {
     /// The reply's outputs.
     #[serde(default)]
     pub output: Map<String, Value>,
-}
-
-/// The types that inputs and outputs may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ValueType {
-    /// Text.
-    String,
-    /// A number without a fraction.
-    Integer,
-    /// A number with a fraction.
-    Float,
-    /// Any number.
-    Number,
-    /// True or false.
-    Boolean,
-    /// One word out of a declared list.
-    List,
-    /// An ordered list of values.
-    Array,
-    /// Values by name.
-    Hash,
-    /// Anything.
-    #[default]
-    Any,
-}
-
-impl ValueType {
-    /// Every type with the name that documents use for it.
-    pub const ALL: [(Self, &'static str); 9] = [
-        (Self::String, "string"),
-        (Self::Integer, "integer"),
-        (Self::Float, "float"),
-        (Self::Number, "number"),
-        (Self::Boolean, "boolean"),
-        (Self::List, "list"),
-        (Self::Array, "array"),
-        (Self::Hash, "hash"),
-        (Self::Any, "any"),
-    ];
-
-    /// The type called `name` in any letter case; `int` is Choria's other word for `integer`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        let name = if name.eq_ignore_ascii_case("int") {
-            "integer"
-        } else {
-            name
-        };
-        Self::ALL
-            .iter()
-            .find(|(_, known)| known.eq_ignore_ascii_case(name))
-            .map(|(kind, _)| *kind)
-    }
-
-    /// The name that documents use.
-    pub fn name(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(kind, _)| *kind == self)
-            .map_or("any", |(_, name)| name)
-    }
-}
-
-impl fmt::Display for ValueType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Serialize for ValueType {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
 }
 
 /// Something that a document keeps under its name.

@@ -1,7 +1,7 @@
 //! Documentation as Markdown, for web sites and repositories.
 
 use super::{
-    Fact, action_facts, command_line, input_facts, metadata_facts, output_facts, printable,
+    Fact, action_facts, answer, command_line, input_facts, metadata_facts, output_facts, printable,
     summaries, title,
 };
 use crate::schema::{Action, Ddl};
@@ -23,11 +23,7 @@ pub fn markdown(ddl: &Ddl) -> String {
 }
 
 fn contents_line(action: &Action) -> String {
-    format!(
-        "- {}: {}\n",
-        code(action.name()),
-        prose(action.description())
-    )
+    format!("{}: {}", code(action.name()), prose(action.description()))
 }
 
 fn action_blocks(ddl: &Ddl, action: &Action) -> Vec<String> {
@@ -65,7 +61,7 @@ fn action_blocks(ddl: &Ddl, action: &Action) -> Vec<String> {
     for example in action.examples() {
         blocks.push(prose(&example.description));
         let mut lines = vec![format!("$ {}", command_line(ddl, action, &example.input))];
-        for (name, value) in action.redact_output(&example.output) {
+        for (name, value) in answer(action, &example.output) {
             lines.push(format!("{name}: {value}"));
         }
         blocks.push(indented_code(&lines));

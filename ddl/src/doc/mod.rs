@@ -138,10 +138,19 @@ fn summaries(action: &Action) -> Vec<String> {
     lines
 }
 
-/// The command line of an example, with sensitive values hidden.
+/// The command line of an example, with sensitive values hidden; declared inputs come first, in
+/// the order of their declaration.
 fn command_line(ddl: &Ddl, action: &Action, input: &Map<String, Value>) -> String {
+    let shown = action.redact(input);
+    let declared = action
+        .inputs()
+        .iter()
+        .filter_map(|input| shown.get_key_value(&input.name));
+    let additional = shown
+        .iter()
+        .filter(|(name, _)| action.input(name).is_none());
     let mut line = format!("rpc do {} {}", ddl.name(), action.name());
-    for (name, value) in action.redact(input) {
+    for (name, value) in declared.chain(additional) {
         let word = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
@@ -149,6 +158,15 @@ fn command_line(ddl: &Ddl, action: &Action, input: &Map<String, Value>) -> Strin
         line.push_str(&quoted(&format!("{name}={word}")));
     }
     line
+}
+
+/// The outputs of an example in the order of their declaration, with sensitive values hidden.
+fn answer(action: &Action, output: &Map<String, Value>) -> Vec<(String, Value)> {
+    let mut shown = action.redact_output(output);
+    let declared = action.outputs().iter();
+    declared
+        .filter_map(|output| shown.remove_entry(&output.name))
+        .collect()
 }
 
 /// `word` so that a shell takes it for one word.

@@ -1,7 +1,7 @@
 //! Documentation for the terminal.
 
 use super::{
-    Fact, action_facts, command_line, input_facts, metadata_facts, output_facts, printable,
+    Fact, action_facts, answer, command_line, input_facts, metadata_facts, output_facts, printable,
     summaries, title,
 };
 use crate::schema::{Action, Ddl};
@@ -76,7 +76,7 @@ impl Page {
                 8,
                 &format!("$ {}", command_line(ddl, action, &example.input)),
             );
-            for (name, value) in action.redact_output(&example.output) {
+            for (name, value) in answer(action, &example.output) {
                 self.line(12, &format!("{name}: {value}"));
             }
         }

@@ -24,7 +24,8 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 pub use self::regex::BadPattern;
-use crate::schema::{Input, Output, ValueType};
+use crate::schema::{Input, Output};
+use crate::value_type::ValueType;
 
 /// What a value should have been. Holds nothing of the value itself, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -7,8 +7,8 @@ use ::regex::{Regex, RegexBuilder};
 
 use super::{Violation, dialect};
 
-/// Bytes that one compiled pattern may take.
-const COMPILED_BYTES: usize = 1024 * 1024;
+/// Bytes that one compiled pattern may take; `check` limits how many of them one DDL may have.
+const COMPILED_BYTES: usize = 128 * 1024;
 
 /// A compiled pattern with the text it came from.
 #[derive(Clone)]

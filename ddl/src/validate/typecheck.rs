@@ -3,7 +3,7 @@
 use serde_json::{Number, Value};
 
 use super::Violation;
-use crate::schema::ValueType;
+use crate::value_type::ValueType;
 
 pub(super) fn check(kind: ValueType, value: &Value) -> Result<(), Violation> {
     let fits = match kind {

@@ -5,7 +5,7 @@ use muster_ddl::aggregate::{Function, Summarizer, Summary, SummaryResult, summar
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::{object, one_action, packages};
+use crate::support::{object, one_action, packages};
 
 fn replies(values: &[Value]) -> Vec<Map<String, Value>> {
     values
@@ -132,7 +132,9 @@ proptest! {
         let ddl = ddl(json!([{"function": "summary", "args": ["x"]}]));
         let summed = |values: &[String]| {
             let mut summarizer = Summarizer::new(ddl.action("act").unwrap());
-            values.iter().for_each(|value| summarizer.add(&object(json!({"x": value}))));
+            for value in values {
+                summarizer.add(&object(json!({"x": value})));
+            }
             summarizer.finish().remove(0).result
         };
         let result = summed(&values);

@@ -6,7 +6,7 @@ use std::{env, fs};
 use muster_ddl::{BUILTIN, Ddl, builtin, doc};
 use serde_json::{Value, json};
 
-use crate::{object, packages};
+use crate::support::{object, packages};
 
 fn load(name: &str) -> Ddl {
     Ddl::from_slice(builtin(name).unwrap().as_bytes()).unwrap()

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use muster_ddl::InputError;
 
-use crate::{one_action, packages};
+use crate::support::{one_action, packages};
 
 fn words(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs

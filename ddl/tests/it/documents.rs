@@ -6,7 +6,7 @@ use muster_ddl::{Ddl, DisplayMode, DisplayOverride, MAX_DDL_BYTES, ValueType};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{PACKAGES, chain, one_action, packages};
+use crate::support::{PACKAGES, chain, one_action, packages};
 
 fn refused(keys: Value) -> String {
     chain(&one_action(keys).unwrap_err())
@@ -16,7 +16,7 @@ fn refused(keys: Value) -> String {
 fn a_published_layout_loads_in_order() {
     let ddl = packages();
     assert_eq!((ddl.name(), ddl.version()), ("packages", "5.0.0"));
-    assert_eq!(ddl.timeout(), Duration::from_secs(180));
+    assert_eq!(ddl.timeout(), Duration::from_mins(3));
     assert_eq!(ddl.default_action(), None);
     let install = ddl.action("install").unwrap();
     let names: Vec<_> = install
@@ -166,6 +166,10 @@ fn words_without_a_meaning_are_refused_with_those_that_have_one() {
     assert!(function.contains("boolean_summary"), "{function}");
     let pattern = refused(json!({"input": {"x": {"type": "string", "validation": "^(a$"}}}));
     assert!(pattern.contains("unclosed group"), "{pattern}");
+    let many: serde_json::Map<_, _> = (0..257)
+        .map(|n| (format!("x{n}"), json!({"validation": "a"})))
+        .collect();
+    assert!(refused(json!({"input": many})).contains("257 inputs"));
     let huge = refused(json!({"input": {"x": {"validation": "^((a{1000}){1000}){1000}$"}}}));
     assert!(huge.contains("size limit"), "{huge}");
 }

@@ -6,7 +6,7 @@ use muster_ddl::{InputError, OutputError, validate::duration};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{object, one_action, packages};
+use crate::support::{object, one_action, packages};
 
 /// Whether an input with these keys accepts `value`.
 fn accepts(keys: Value, value: impl Into<Value>) -> bool {
