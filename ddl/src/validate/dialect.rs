@@ -150,4 +150,35 @@ mod tests {
         assert!(matches("^[[:digit:]x]+$", "1x"));
         assert!(matches(r"^\[\\]$", r"[\]"));
     }
+
+    #[test]
+    fn patterns_in_the_style_of_published_ddls_mean_what_they_say() {
+        let host =
+            r"^(([a-z0-9]|[a-z0-9][a-z0-9-]*[a-z0-9])\.)*([a-z0-9]|[a-z0-9][a-z0-9-]*[a-z0-9])$";
+        for (pattern, good, bad) in [
+            (host, "a-1.example.net", "a-.example.net"),
+            (
+                r"^\s*[\w\.\-]+(\s*,\s*[\w\.\-]+)*$",
+                " os.family, a-b",
+                "a,,b",
+            ),
+            (r"^[\w-]+$", "a-b_c", "a.b"),
+            (r"^http(s*)://", "https://x", "ftp://x"),
+            (r"^\/[^\/]+$", "/etc", "/etc/x"),
+            (
+                r"^-----BEGIN CERTIFICATE-----",
+                "-----BEGIN CERTIFICATE-----\nx",
+                "x",
+            ),
+            (
+                r"\A[a-f0-9]{8}(-[a-f0-9]{4}){3}\z",
+                "0123abcd-0123-0123-0123",
+                "0123abcd-0123-0123-0123\n",
+            ),
+            (".", "x", ""),
+        ] {
+            assert!(matches(pattern, good), "{pattern} {good:?}");
+            assert!(!matches(pattern, bad), "{pattern} {bad:?}");
+        }
+    }
 }

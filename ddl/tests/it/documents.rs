@@ -221,8 +221,23 @@ fn replies_are_shown_by_outcome_unless_the_operator_says_otherwise() {
 
 proptest! {
     #[test]
-    fn any_bytes_end_in_a_ddl_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = Ddl::from_slice(&bytes);
+    fn damaged_documents_end_in_a_ddl_that_can_be_written_or_an_error(
+        damage in proptest::collection::vec((0..PACKAGES.len(), any::<u8>()), 1..4),
+        length in 0..=PACKAGES.len(),
+        cut in any::<bool>(),
+    ) {
+        let mut bytes = PACKAGES.as_bytes().to_vec();
+        for (position, byte) in damage {
+            bytes[position] = byte;
+        }
+        if cut {
+            bytes.truncate(length);
+        }
+        if let Ok(ddl) = Ddl::from_slice(&bytes) {
+            let written = serde_json::to_string(&ddl).unwrap();
+            prop_assert!(Ddl::from_slice(written.as_bytes()).is_ok(), "{}", written);
+            prop_assert!(!muster_ddl::doc::text(&ddl).is_empty());
+        }
     }
 
     #[test]
