@@ -1,0 +1,138 @@
+//! The classes that configuration management gave this node: one a line, as Puppet writes `classes.txt`.
+//!
+//! A file that cannot be read keeps the last good classes. It does not say where the file is.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Most lines of a file.
+pub const MAX_LINES: usize = 10_000;
+/// Most bytes of a file.
+const FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Why there are no new classes.
+#[derive(Debug, thiserror::Error)]
+pub enum ClassesError {
+    /// The file cannot be read.
+    #[error("cannot read classes from {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// More than any node has: it is another file.
+    #[error("{} has more than {MAX_LINES} lines or {FILE_BYTES} bytes; is it a list of classes?", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file was there before and now is empty or gone: a run is probably writing it.
+    #[error("{} is empty or gone; the last good classes are kept", path.display())]
+    Vanished {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// The node's current classes: lower-case, sorted, each once.
+#[derive(Debug)]
+pub struct Classes {
+    path: PathBuf,
+    current: RwLock<Arc<[String]>>,
+}
+
+impl Classes {
+    /// No classes until [`Classes::reload`].
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, current: RwLock::new(Arc::from([])) }
+    }
+
+    /// The classes as last read.
+    pub fn current(&self) -> Arc<[String]> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the file anew. A file that was never there is a node without classes.
+    pub fn reload(&self) -> Result<(), ClassesError> {
+        let classes = parse(&read(&self.path)?)
+            .ok_or_else(|| ClassesError::TooLarge { path: self.path.clone() })?;
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if classes.is_empty() && !current.is_empty() {
+            return Err(ClassesError::Vanished { path: self.path.clone() });
+        }
+        *current = classes.into();
+        Ok(())
+    }
+}
+
+/// The file's text; none if there is no file.
+fn read(path: &Path) -> Result<String, ClassesError> {
+    let read_error = |source| ClassesError::Read { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+        Err(error) => return Err(read_error(error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(read_error)?;
+    if bytes.len() as u64 > FILE_BYTES {
+        return Err(ClassesError::TooLarge { path: path.to_owned() });
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The classes of a text; nothing if it has too many lines.
+fn parse(text: &str) -> Option<Vec<String>> {
+    if text.lines().count() > MAX_LINES {
+        return None;
+    }
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut classes: Vec<String> = lines.map(str::to_lowercase).collect();
+    classes.sort();
+    classes.dedup();
+    Some(classes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{Classes, ClassesError, MAX_LINES};
+
+    #[test]
+    fn classes_are_folded_sorted_and_kept_when_the_file_is_torn() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("classes.txt");
+        let classes = Classes::new(path.clone());
+        classes.reload().unwrap();
+        assert!(classes.current().is_empty());
+
+        fs::write(&path, "settings\n  MySQL::Master \n\napache\nsettings\n").unwrap();
+        classes.reload().unwrap();
+        let good = ["apache", "mysql::master", "settings"].map(str::to_owned);
+        assert_eq!(*classes.current(), good);
+
+        fs::write(&path, "").unwrap();
+        assert!(matches!(classes.reload(), Err(ClassesError::Vanished { .. })));
+        fs::write(&path, "c\n".repeat(MAX_LINES + 1)).unwrap();
+        assert!(matches!(classes.reload(), Err(ClassesError::TooLarge { .. })));
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(classes.reload(), Err(ClassesError::Vanished { .. })));
+        assert_eq!(*classes.current(), good);
+
+        fs::write(&path, "c\n".repeat(MAX_LINES)).unwrap();
+        classes.reload().unwrap();
+        assert_eq!(*classes.current(), ["c".to_owned()]);
+    }
+
+    #[test]
+    fn a_directory_is_no_list_of_classes() {
+        let scratch = tempfile::tempdir().unwrap();
+        let classes = Classes::new(scratch.path().to_owned());
+        assert!(matches!(classes.reload(), Err(ClassesError::Read { .. })));
+    }
+}

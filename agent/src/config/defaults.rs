@@ -1,0 +1,89 @@
+//! The value of every key that nobody set, and the keys that have none. Files of Muster's own are looked for
+//! beside the configuration; classes where this machine's Puppet writes them.
+
+use std::path::Path;
+
+use muster_wire::identity::Identity;
+use serde_json::{Value, json};
+
+use super::error::Fault;
+use super::read::absolute;
+use super::settings::{Origin, Setting, Settings};
+use crate::facts::hostname;
+
+/// Where Puppet lists classes: its own packages, Debian's, and before version 4. The first that exists counts.
+const CLASSES: [&str; 3] = [
+    "/opt/puppetlabs/puppet/cache/state/classes.txt",
+    "/var/cache/puppet/state/classes.txt",
+    "/var/lib/puppet/state/classes.txt",
+];
+
+/// What defaults depend on.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    /// The machine's full name, if it has one that is an identity.
+    pub(super) identity: Option<Identity>,
+    /// Where classes are.
+    pub(super) classes: &'static str,
+}
+
+impl Surroundings {
+    /// Looks at this machine.
+    pub(super) fn look() -> Self {
+        let [.., last] = CLASSES;
+        Self {
+            identity: Identity::parse(&hostname::look().fqdn()).ok(),
+            classes: CLASSES.into_iter().find(|path| Path::new(path).exists()).unwrap_or(last),
+        }
+    }
+}
+
+/// Sets every default; `main` is the configuration file.
+pub(super) fn set(settings: &mut Settings, main: &Path, around: &Surroundings) {
+    let beside = |name: &str| Value::String(absolute(main, name));
+    let identity = around.identity.clone().map(|name| ("identity", Value::String(name.into())));
+    let fixed = [
+        ("collectives", json!(["muster"])),
+        ("broker.ca", Value::Null),
+        ("broker.credentials", beside("node.creds")),
+        ("broker.plaintext_on_loopback", json!(false)),
+        ("trust.account", beside("account.jwt")),
+        ("paths.state", json!("/var/lib/muster")),
+        ("paths.facts_d", beside("facts.d")),
+        ("paths.classes", json!(around.classes)),
+        ("paths.policies", beside("policies")),
+        ("paths.ddls", beside("ddl")),
+        ("paths.audit", json!("/var/log/muster/audit.log")),
+        ("paths.root", json!("/")),
+        ("facts.refresh_seconds", json!(300)),
+        ("facts.facter", Value::Null),
+        ("limits.concurrency", json!(10)),
+        ("limits.queue", json!(100)),
+        ("limits.output_bytes", json!(512 * 1024)),
+        ("requests.skew_seconds", json!(30)),
+        ("policy.default", json!("deny")),
+        ("audit.fail_closed", json!(false)),
+        ("log.level", json!("info")),
+        ("log.format", json!("text")),
+        ("drain.seconds", json!(30)),
+    ];
+    for (key, value) in fixed.into_iter().chain(identity) {
+        let path = key.split('.').map(str::to_owned).collect();
+        settings.set(path, Setting { value, origin: Origin::Default });
+    }
+}
+
+/// A fault for every key that must be set and is not, unless it was set wrongly and that is told already.
+pub(super) fn missing(settings: &Settings, told: &[Fault]) -> Vec<Fault> {
+    let needed = [
+        ("identity", "the machine's host name is not a usable name; name the node"),
+        ("broker.urls", "list the brokers, as in urls = [\"tls://broker.example.net:4222\"]"),
+        ("trust.operator", "give the operator's public key, which begins with O"),
+    ];
+    let is_told = |wanted: &str| told.iter().any(|fault| fault.key() == Some(wanted));
+    needed
+        .into_iter()
+        .filter(|(key, _)| settings.get(key).is_none() && !is_told(key))
+        .map(|(key, hint)| Fault::Missing { key, hint })
+        .collect()
+}

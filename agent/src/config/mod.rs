@@ -1,0 +1,150 @@
+//! The daemon's configuration: `/etc/muster/rpcd.toml`, then `conf.d/*.toml` beside it by name; later values win.
+//!
+//! Every value knows where it comes from, and a wrong one is an error with file, line and key. A key that nobody
+//! knows is a warning. Paths are relative to the file that holds them. The environment has no say. Secrets are
+//! never in here, only paths to them.
+
+mod defaults;
+mod error;
+mod keys;
+mod read;
+mod report;
+mod secret;
+mod settings;
+mod values;
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+pub use error::{ConfigError, Fault, Warning};
+pub use secret::{SecretFileError, check_secret_file};
+pub use settings::Origin;
+pub use values::{
+    AgentLimits, Audit, Broker, Drain, Facts, Limits, Log, LogFormat, Paths, Policy, Requests, Trust,
+    Values, Verdict,
+};
+
+use defaults::Surroundings;
+use read::Reading;
+use settings::Settings;
+
+/// Where the configuration is unless `--config` says otherwise.
+pub const DEFAULT_PATH: &str = "/etc/muster/rpcd.toml";
+
+/// Largest configuration file in bytes.
+const FILE_BYTES: u64 = 1024 * 1024;
+
+/// The merged configuration. Reads as its [`Values`]: `config.broker.urls`.
+#[derive(Debug, Clone)]
+pub struct Config {
+    values: Values,
+    settings: Settings,
+    warnings: Vec<Warning>,
+}
+
+impl Deref for Config {
+    type Target = Values;
+
+    fn deref(&self) -> &Values {
+        &self.values
+    }
+}
+
+impl Config {
+    /// Reads the file, and those in `conf.d` beside it.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let read_error = |source| ConfigError::Read { path: path.to_owned(), source };
+        let path = std::path::absolute(path).map_err(read_error)?;
+        let mut files = vec![(path.clone(), read_file(&path)?)];
+        for extra in extra_files(&path.with_file_name("conf.d"))? {
+            let text = read_file(&extra)?;
+            files.push((extra, text));
+        }
+        Self::merge(&path, &Surroundings::look(), &files)
+    }
+
+    /// Puts files, given as path and text, on top of the defaults.
+    fn merge(
+        main: &Path,
+        around: &Surroundings,
+        files: &[(PathBuf, String)],
+    ) -> Result<Self, ConfigError> {
+        let mut reading = Reading::default();
+        defaults::set(&mut reading.settings, main, around);
+        for (path, text) in files {
+            reading.add(path, text)?;
+        }
+        let Reading { settings, mut faults, warnings } = reading;
+        faults.extend(defaults::missing(&settings, &faults));
+        if !faults.is_empty() {
+            return Err(ConfigError::Invalid(faults));
+        }
+        let tree = settings.tree(|_, value| value.clone());
+        let values = serde_json::from_value(tree)
+            .map_err(|error| ConfigError::Invalid(vec![Fault::Merged(error)]))?;
+        Ok(Self { values, settings, warnings })
+    }
+
+    /// Keys that were ignored, to be told once at the start.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Where the value of a dotted key comes from; nothing if it is not set.
+    pub fn origin(&self, key: &str) -> Option<&Origin> {
+        self.settings.get(key).map(|setting| &setting.origin)
+    }
+
+    /// The value at a dotted key (`broker.urls`, `plugins.x.y`), or the table; what looks like a secret in a
+    /// plugin's table is replaced. For showing, not for use.
+    pub fn item(&self, key: &str) -> Option<Value> {
+        let tree = self.settings.tree(report::shown);
+        let found = key.split('.').try_fold(&tree, |value, segment| value.get(segment))?;
+        Some(found.clone())
+    }
+
+    /// All values with their origins, for `rpcd --check`.
+    pub fn check_report(&self) -> String {
+        report::render(&self.settings, &self.warnings)
+    }
+}
+
+/// The `.toml` files in a directory, sorted by name. Hidden ones are not ours; no directory is no files.
+fn extra_files(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
+    let read_error = |source| ConfigError::Read { path: directory.to_owned(), source };
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(read_error(error)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(read_error)?.path();
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read_file(path: &Path) -> Result<String, ConfigError> {
+    let read_error = |source| ConfigError::Read { path: path.to_owned(), source };
+    let file = File::open(path).map_err(read_error)?;
+    let mut text = String::new();
+    file.take(FILE_BYTES + 1).read_to_string(&mut text).map_err(read_error)?;
+    match text.len() as u64 {
+        size if size > FILE_BYTES => {
+            Err(ConfigError::TooLarge { path: path.to_owned(), size, limit: FILE_BYTES })
+        }
+        _ => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! The merged configuration as a person reads it: one line per key with its value and where it comes from.
+
+use serde_json::{Map, Value};
+
+use super::error::Warning;
+use super::keys::KEYS;
+use super::settings::Settings;
+
+/// What stands in place of a value that looks like a secret.
+const REDACTED: &str = "(redacted)";
+
+/// Renders all settings, aligned, in the order of the table of keys; plugins last.
+pub(super) fn render(settings: &Settings, warnings: &[Warning]) -> String {
+    let mut rows: Vec<(usize, [String; 3])> = settings
+        .iter()
+        .map(|(path, setting)| {
+            let value = text(&shown(path, &setting.value));
+            (rank(path), [path.join("."), value, setting.origin.to_string()])
+        })
+        .collect();
+    rows.sort_by_key(|(rank, _)| *rank);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|(_, row)| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0).min(48)
+    };
+    let (keys, values) = (width(0), width(1));
+    let mut out = String::new();
+    for (_, [key, value, origin]) in &rows {
+        out.push_str(&format!("{key:keys$} = {value:values$}  # {origin}\n"));
+    }
+    for warning in warnings {
+        out.push_str(&format!("warning: {warning}\n"));
+    }
+    out
+}
+
+/// The place of a key in the table; all plugins' keys share the last one.
+fn rank(path: &[String]) -> usize {
+    let matches = |known: &str| {
+        known.split('.').count() == path.len()
+            && known.split('.').zip(path).all(|(known, given)| known == "*" || known == given)
+    };
+    KEYS.iter().position(|(known, _)| matches(known)).unwrap_or(KEYS.len())
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// A value as it may be shown. In a plugin's table, which we do not know, secrets are guessed by their names.
+pub(super) fn shown(path: &[String], value: &Value) -> Value {
+    let of_plugin = path.first().is_some_and(|first| first == "plugins");
+    if of_plugin && path.iter().skip(2).any(|name| looks_secret(name)) {
+        return Value::String(REDACTED.to_owned());
+    }
+    match value {
+        Value::Object(_) | Value::Array(_) if of_plugin => redact(value),
+        other => other.clone(),
+    }
+}
+
+/// The same for tables inside lists.
+fn redact(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(redact).collect(),
+        Value::Object(map) => {
+            let entry = |(name, value): (&String, &Value)| match looks_secret(name) {
+                true => (name.clone(), Value::String(REDACTED.to_owned())),
+                false => (name.clone(), redact(value)),
+            };
+            Value::Object(map.iter().map(entry).collect::<Map<_, _>>())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Whether a name is that of a secret itself, and not of a file that holds one.
+fn looks_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let place = ["file", "path", "dir"].iter().any(|end| name.ends_with(end));
+    let words = ["password", "passwd", "passphrase", "secret", "token", "seed", "api_key", "private_key"];
+    !place && words.iter().any(|word| name.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::looks_secret;
+
+    #[test]
+    fn secrets_are_guessed_by_name_and_files_of_secrets_are_not() {
+        for secret in ["password", "DB_Password", "api_token", "client_secret", "private_key"] {
+            assert!(looks_secret(secret), "{secret}");
+        }
+        for plain in ["types", "password_file", "token_path", "keys", "user"] {
+            assert!(!looks_secret(plain), "{plain}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The merged settings: each value with the place that it comes from. Later files win, key by key.
+//!
+//! Knows nothing of what the keys mean.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// A line of a file.
+    File {
+        /// The file, as found.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => out.write_str("default"),
+            Self::File { path, line } => write!(out, "{}:{line}", path.display()),
+        }
+    }
+}
+
+/// One value and where it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Setting {
+    pub(super) value: Value,
+    pub(super) origin: Origin,
+}
+
+/// All values, by the segments of their keys.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Settings(BTreeMap<Vec<String>, Setting>);
+
+impl Settings {
+    /// Sets a value. What stood there, above it or below it, gives way; an empty table takes nothing away.
+    pub(super) fn set(&mut self, path: Vec<String>, setting: Setting) {
+        let empty_table = setting.value.as_object().is_some_and(Map::is_empty);
+        if empty_table && self.0.keys().any(|known| known.starts_with(&path)) {
+            return;
+        }
+        self.0.retain(|known, _| !known.starts_with(&path) && !path.starts_with(known));
+        self.0.insert(path, setting);
+    }
+
+    /// The value at exactly this key.
+    pub(super) fn get(&self, dotted: &str) -> Option<&Setting> {
+        let path: Vec<String> = dotted.split('.').map(str::to_owned).collect();
+        self.0.get(&path)
+    }
+
+    /// All settings, by key.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[String], &Setting)> {
+        self.0.iter().map(|(path, setting)| (path.as_slice(), setting))
+    }
+
+    /// All values as one nested object. `show` may replace a value, to hide it.
+    pub(super) fn tree(&self, show: impl Fn(&[String], &Value) -> Value) -> Value {
+        let mut root = Map::new();
+        for (path, setting) in &self.0 {
+            if let Some((last, tables)) = path.split_last() {
+                let mut table = Some(&mut root);
+                for name in tables {
+                    table = table.and_then(|inner| {
+                        let entry = inner.entry(name.as_str());
+                        entry.or_insert_with(|| Value::Object(Map::new())).as_object_mut()
+                    });
+                }
+                if let Some(table) = table {
+                    table.insert(last.clone(), show(path, &setting.value));
+                }
+            }
+        }
+        Value::Object(root)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Origin, Setting, Settings};
+
+    fn merged(values: &[(&str, Value)]) -> Value {
+        let mut settings = Settings::default();
+        for (key, value) in values {
+            let path = key.split('.').map(str::to_owned).collect();
+            settings.set(path, Setting { value: value.clone(), origin: Origin::Default });
+        }
+        settings.tree(|_, value| value.clone())
+    }
+
+    #[test]
+    fn later_values_replace_what_stands_in_their_way() {
+        let values = [("a.b", json!(1)), ("a.c", json!(2)), ("a.b", json!([3]))];
+        assert_eq!(merged(&values), json!({"a": {"b": [3], "c": 2}}));
+        assert_eq!(merged(&[("a", json!(1)), ("a.b", json!(2))]), json!({"a": {"b": 2}}));
+        assert_eq!(merged(&[("a.b", json!(1)), ("a", json!(2))]), json!({"a": 2}));
+        assert_eq!(merged(&[("a.b", json!(1)), ("a", json!({}))]), json!({"a": {"b": 1}}));
+        assert_eq!(merged(&[("a", json!({})), ("a.b", json!(1))]), json!({"a": {"b": 1}}));
+    }
+}

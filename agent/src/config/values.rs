@@ -1,0 +1,198 @@
+//! The typed configuration: what each section means, and in which units.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use muster_wire::identity::{Identity, Name};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// All sections, as merged.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Values {
+    /// The node's name.
+    pub identity: Identity,
+    /// The collectives that the node joins; the first is its main one.
+    pub collectives: Vec<Name>,
+    /// How the broker is reached.
+    pub broker: Broker,
+    /// Whom the node trusts.
+    pub trust: Trust,
+    /// Where things are.
+    pub paths: Paths,
+    /// How facts are collected.
+    pub facts: Facts,
+    /// How much may run at once.
+    pub limits: Limits,
+    /// Which requests are fresh.
+    pub requests: Requests,
+    /// What happens where no policy file speaks.
+    pub policy: Policy,
+    /// How strict the audit log is.
+    pub audit: Audit,
+    /// What the daemon says of itself.
+    pub log: Log,
+    /// How the daemon stops.
+    pub drain: Drain,
+    /// One table per plugin, passed on as it is.
+    #[serde(default)]
+    pub plugins: BTreeMap<String, Map<String, Value>>,
+}
+
+/// Section `broker`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Broker {
+    /// The servers, tried in turn.
+    pub urls: Vec<String>,
+    /// The authority that signed the servers' certificates; the system's own when absent.
+    pub ca: Option<PathBuf>,
+    /// The node's `.creds` file: token and seed.
+    pub credentials: PathBuf,
+    /// Whether a server on a loopback address may be spoken to in clear.
+    pub plaintext_on_loopback: bool,
+}
+
+/// Section `trust`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Trust {
+    /// The operator's public key (`O...`).
+    pub operator: String,
+    /// The fleet's account token, signed by the operator.
+    pub account: PathBuf,
+}
+
+/// Section `paths`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Paths {
+    /// What outlives a restart: seen requests, the engine's ledger.
+    pub state: PathBuf,
+    /// External facts.
+    pub facts_d: PathBuf,
+    /// The classes that configuration management gave the node, one a line.
+    pub classes: PathBuf,
+    /// Action policies.
+    pub policies: PathBuf,
+    /// DDLs besides the built-in ones.
+    pub ddls: PathBuf,
+    /// The audit log, a file.
+    pub audit: PathBuf,
+    /// Where the machine's `/` is that resources are applied to; `/` but for images and trials.
+    pub root: PathBuf,
+}
+
+/// Section `facts`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Facts {
+    /// How often facts are collected anew.
+    #[serde(rename = "refresh_seconds", deserialize_with = "seconds")]
+    pub refresh: Duration,
+    /// The `facter` command to ask, if any.
+    pub facter: Option<PathBuf>,
+}
+
+/// Section `limits`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Limits {
+    /// Actions of one agent that run at once.
+    pub concurrency: usize,
+    /// Requests to one agent that wait.
+    pub queue: usize,
+    /// Bytes of one reply's data.
+    pub output_bytes: usize,
+    #[serde(default)]
+    agents: BTreeMap<String, Overrides>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Overrides {
+    concurrency: Option<usize>,
+    queue: Option<usize>,
+    output_bytes: Option<usize>,
+}
+
+/// The limits of one agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentLimits {
+    /// Actions that run at once.
+    pub concurrency: usize,
+    /// Requests that wait.
+    pub queue: usize,
+    /// Bytes of one reply's data.
+    pub output_bytes: usize,
+}
+
+impl Limits {
+    /// The limits of this agent: its own where there are any, else those of all.
+    pub fn of(&self, agent: &Name) -> AgentLimits {
+        let own = self.agents.get(agent.as_str()).cloned().unwrap_or_default();
+        AgentLimits {
+            concurrency: own.concurrency.unwrap_or(self.concurrency),
+            queue: own.queue.unwrap_or(self.queue),
+            output_bytes: own.output_bytes.unwrap_or(self.output_bytes),
+        }
+    }
+}
+
+/// Section `requests`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Requests {
+    /// How far a caller's clock may be ahead of the node's.
+    #[serde(rename = "skew_seconds", deserialize_with = "seconds")]
+    pub skew: Duration,
+}
+
+/// Section `policy`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Policy {
+    /// The verdict for an agent without a policy file.
+    pub default: Verdict,
+}
+
+/// What a policy says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The caller may.
+    Allow,
+    /// The caller may not.
+    Deny,
+}
+
+/// Section `audit`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Audit {
+    /// Whether a request that cannot be recorded is refused.
+    pub fail_closed: bool,
+}
+
+/// Section `log`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Log {
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    pub level: String,
+    /// Lines for people, or JSON.
+    pub format: LogFormat,
+}
+
+/// The form of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Section `drain`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Drain {
+    /// How long running actions are given to end when the daemon stops.
+    #[serde(rename = "seconds", deserialize_with = "seconds")]
+    pub patience: Duration,
+}
+
+fn seconds<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
+    u64::deserialize(source).map(Duration::from_secs)
+}

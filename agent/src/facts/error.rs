@@ -1,0 +1,83 @@
+//! Why a source of facts gave none.
+
+use std::io;
+use std::path::PathBuf;
+
+use muster_system::SystemError;
+use muster_wire::state::FactsError;
+
+/// A source that could not be used.
+#[derive(Debug, thiserror::Error)]
+#[error("no new facts from {source_name}{}", if *.kept { "; its last good ones are kept" } else { "" })]
+pub struct FactProblem {
+    /// The file, command or collector.
+    pub source_name: String,
+    /// Whether older facts of it are still in use.
+    pub kept: bool,
+    /// What went wrong.
+    #[source]
+    pub error: FactError,
+}
+
+/// What can go wrong with one source.
+#[derive(Debug, thiserror::Error)]
+pub enum FactError {
+    /// A file or directory cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// More bytes than facts may have.
+    #[error("more than {limit} bytes; leave out what nobody asks for")]
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// A file without content: it is probably being written.
+    #[error("the file is empty")]
+    Empty,
+    /// Not UTF-8.
+    #[error("the text is not UTF-8")]
+    NotText,
+    /// Not JSON.
+    #[error("not valid JSON")]
+    Json(#[source] serde_json::Error),
+    /// Not YAML.
+    #[error("not valid YAML: {0}")]
+    Yaml(String),
+    /// A line without `=`, or without a name before it.
+    #[error("line {number} is not `name=value`")]
+    Line {
+        /// The line, from 1.
+        number: usize,
+    },
+    /// Not an object, or one beyond the limits.
+    #[error(transparent)]
+    Facts(#[from] FactsError),
+    /// An executable that somebody else could change: it would run as us.
+    #[error(
+        "not run: it can be changed by others than root and us (owner {owner}, mode {mode:04o}); \
+         make it root's, mode 755"
+    )]
+    Unsafe {
+        /// The owner's number.
+        owner: u32,
+        /// The permission bits.
+        mode: u32,
+    },
+    /// It could not be run to its end.
+    #[error("cannot run it")]
+    Run(#[source] SystemError),
+    /// It ended with another code than 0.
+    #[error("it ended with code {code}: {said}")]
+    Failed {
+        /// The exit code.
+        code: i32,
+        /// The first line of what it printed.
+        said: String,
+    },
+}

@@ -1,0 +1,129 @@
+//! External facts, as Facter has them: the files of one directory by name, and what the executables there print.
+//!
+//! `*.json`, `*.yaml`, `*.yml` and `*.txt` are read; any other file that is executable is run; the rest, and
+//! hidden files, are not ours. The directory is the daemon's configuration, so it is not below the machine's root.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use muster_system::{Command, System};
+use muster_wire::state::facts::MAX_SIZE;
+use serde_json::{Map, Value};
+
+use super::error::FactError;
+use super::parse::{Form, parse};
+
+/// How long an executable may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long Facter may take: it may look at many things.
+const FACTER_PATIENCE: Duration = Duration::from_secs(60);
+/// Most bytes of one source, before it is parsed. JSON text is larger than what it says.
+const SOURCE_BYTES: usize = 2 * MAX_SIZE;
+/// Most characters of a failed program's output that are repeated.
+const SAID_CHARS: usize = 200;
+
+/// What one source gave.
+pub(super) type Gathered = (String, Result<Map<String, Value>, FactError>);
+
+/// All sources of the directory, sorted by name. No directory is no sources.
+pub(super) fn gather(system: &dyn System, directory: &Path) -> Result<Vec<Gathered>, FactError> {
+    let read_error = |source| FactError::Read { path: directory.to_owned(), source };
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(read_error(error)),
+    };
+    let mut paths =
+        entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, _>>().map_err(read_error)?;
+    paths.sort();
+    let sources = paths.into_iter().filter_map(|path| {
+        let name = path.display().to_string();
+        source(system, path).transpose().map(|facts| (name, facts))
+    });
+    Ok(sources.collect())
+}
+
+/// Asks Facter.
+pub(super) fn facter(system: &dyn System, program: &Path) -> Gathered {
+    let name = program.display().to_string();
+    let argv = [name.clone(), "--json".to_owned()];
+    let facts = run(system, argv, FACTER_PATIENCE).and_then(|out| parse(Form::Json, &out));
+    (name, facts)
+}
+
+/// The facts of one entry; nothing if it is no source.
+fn source(system: &dyn System, path: PathBuf) -> Result<Option<Map<String, Value>>, FactError> {
+    if path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b".")) {
+        return Ok(None);
+    }
+    let metadata = match fs::metadata(&path) {
+        Ok(metadata) => metadata,
+        Err(source) => return Err(FactError::Read { path, source }),
+    };
+    if !metadata.is_file() {
+        return Ok(None);
+    }
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
+    if let Some(form) = extension.as_deref().and_then(Form::of_extension) {
+        return file(&path, form).map(Some);
+    }
+    if metadata.mode() & 0o111 == 0 {
+        return Ok(None);
+    }
+    check_safe(&metadata)?;
+    let output = run(system, [path.to_string_lossy()], PATIENCE)?;
+    let text = String::from_utf8_lossy(&output);
+    match text.trim() {
+        // A program may have nothing to say about this machine.
+        "" => Ok(Some(Map::new())),
+        said => parse(Form::of_output(said), &output).map(Some),
+    }
+}
+
+fn file(path: &Path, form: Form) -> Result<Map<String, Value>, FactError> {
+    let read_error = |source| FactError::Read { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(read_error)?;
+    file.take(SOURCE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(read_error)?;
+    if bytes.len() > SOURCE_BYTES {
+        return Err(FactError::TooLarge { limit: SOURCE_BYTES });
+    }
+    if bytes.trim_ascii().is_empty() {
+        return Err(FactError::Empty);
+    }
+    parse(form, &bytes)
+}
+
+/// What others can change is not run: it would run as the daemon, which is often root.
+fn check_safe(metadata: &Metadata) -> Result<(), FactError> {
+    let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+    let trusted = owner == 0 || owner == nix::unistd::geteuid().as_raw();
+    match trusted && mode & 0o022 == 0 {
+        true => Ok(()),
+        false => Err(FactError::Unsafe { owner, mode }),
+    }
+}
+
+fn run<S: Into<String>>(
+    system: &dyn System,
+    argv: impl IntoIterator<Item = S>,
+    patience: Duration,
+) -> Result<Vec<u8>, FactError> {
+    let mut command = Command::new(argv);
+    command.timeout = Some(patience);
+    command.output_limit = SOURCE_BYTES;
+    let output = system.run(&command).map_err(FactError::Run)?;
+    if !output.success() {
+        let text = output.text();
+        let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
+        let said = first.chars().take(SAID_CHARS).collect();
+        return Err(FactError::Failed { code: output.code, said });
+    }
+    if output.truncated {
+        return Err(FactError::TooLarge { limit: SOURCE_BYTES });
+    }
+    Ok(output.stdout)
+}

@@ -1,0 +1,102 @@
+//! The machine's name and domain, from local files only: a name server that hangs must not hold up a start.
+
+use std::fs::File;
+use std::io::Read as _;
+
+/// Most of a file that is looked at, in bytes.
+const FILE_BYTES: u64 = 256 * 1024;
+
+/// What the machine calls itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostName {
+    /// The first label: `db1`.
+    pub hostname: String,
+    /// The rest, where it is known: `acme.net`.
+    pub domain: Option<String>,
+}
+
+impl HostName {
+    /// The full name, or the first label where no domain is known.
+    pub fn fqdn(&self) -> String {
+        match &self.domain {
+            Some(domain) => format!("{}.{domain}", self.hostname),
+            None => self.hostname.clone(),
+        }
+    }
+}
+
+/// Asks the kernel, then `/etc/hosts`, then `/etc/resolv.conf`.
+pub fn look() -> HostName {
+    let kernel = nix::unistd::gethostname().unwrap_or_default();
+    resolve(&kernel.to_string_lossy(), &text("/etc/hosts"), &text("/etc/resolv.conf"))
+}
+
+/// The beginning of a file; nothing if there is none.
+fn text(path: &str) -> String {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(path) {
+        // What could be read before an error is as good as a shorter file.
+        let _ = file.take(FILE_BYTES).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The kernel's name with the domain that it has, that `/etc/hosts` gives it, or that is searched first.
+fn resolve(kernel: &str, hosts: &str, resolv: &str) -> HostName {
+    let kernel = kernel.trim_end_matches('.').to_ascii_lowercase();
+    if let Some((hostname, domain)) = kernel.split_once('.') {
+        return HostName { hostname: hostname.to_owned(), domain: Some(domain.to_owned()) };
+    }
+    let domain = domain_in_hosts(&kernel, hosts).or_else(|| domain_in_resolv(resolv));
+    HostName { hostname: kernel, domain }
+}
+
+fn domain_in_hosts(kernel: &str, hosts: &str) -> Option<String> {
+    for line in hosts.lines() {
+        let line = line.split('#').next().unwrap_or_default().to_ascii_lowercase();
+        for name in line.split_whitespace().skip(1) {
+            match name.trim_end_matches('.').split_once('.') {
+                // `localhost.localdomain` is nobody's name.
+                Some((first, domain)) if first == kernel && domain != "localdomain" => {
+                    return Some(domain.to_owned());
+                }
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
+/// The last `domain` or `search` line counts, as in resolv.conf(5).
+fn domain_in_resolv(resolv: &str) -> Option<String> {
+    let mut found = None;
+    for line in resolv.lines() {
+        let mut words = line.split_whitespace();
+        if let (Some("domain" | "search"), Some(domain)) = (words.next(), words.next()) {
+            let domain = domain.trim_end_matches('.').to_ascii_lowercase();
+            found = (!domain.is_empty()).then_some(domain);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resolve;
+
+    #[test]
+    fn the_nearest_source_of_a_domain_wins() {
+        let hosts = "127.0.0.1 localhost db1.localdomain\n10.0.0.1 db10.x.net # db1.no.net\n\
+                     10.0.0.2 alias DB1.Acme.net. db1\n";
+        let resolv = "search old.net\nnameserver 10.0.0.3\nsearch corp.net other.net\n";
+        for (kernel, hosts, resolv, fqdn) in [
+            ("DB1.lab.net.", hosts, resolv, "db1.lab.net"),
+            ("db1", hosts, resolv, "db1.acme.net"),
+            ("db1", "", resolv, "db1.corp.net"),
+            ("db1", "", "search .\n", "db1"),
+            ("db1", "", "", "db1"),
+        ] {
+            assert_eq!(resolve(kernel, hosts, resolv).fqdn(), fqdn, "{kernel}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What the node knows of itself: built-in facts, Facter's if asked for, and external ones; later sources win.
+//!
+//! A source that fails is told, and keeps its last good facts; it never costs the others. The names are those of
+//! Facter 4 (`os.family`, `networking.ip`), so that filters and policies written for it hold. Collecting blocks:
+//! call it from a thread that may. Comparing facts is the business of filters.
+
+mod builtin;
+mod error;
+mod external;
+pub mod hostname;
+mod network;
+mod os;
+mod parse;
+mod virtualization;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use muster_system::System;
+use muster_wire::identity::Identity;
+use muster_wire::state::Facts;
+use serde_json::{Map, Value};
+
+pub use error::{FactError, FactProblem};
+use external::Gathered;
+
+/// The name of the collector of built-in facts, as in problems.
+const BUILTIN: &str = "the built-in collector";
+
+/// Where facts come from.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// The node's name; always the fact `identity`, whatever a source says.
+    pub identity: Identity,
+    /// The directory of external facts.
+    pub facts_d: PathBuf,
+    /// The `facter` command, if it is to be asked.
+    pub facter: Option<PathBuf>,
+}
+
+/// The machine that facts tell of, and the one that the daemon runs on: the same one, unless the node's root is a
+/// scratch directory or an image. Facter and executable facts are the daemon's own and run on the host.
+#[derive(Debug, Clone, Copy)]
+pub struct Machines<'a> {
+    /// The machine that resources are applied to.
+    pub node: &'a dyn System,
+    /// The machine that we run on.
+    pub host: &'a dyn System,
+}
+
+/// Collects once, without a memory of earlier collections.
+pub fn collect(machines: Machines<'_>, sources: &Sources) -> (Facts, Vec<FactProblem>) {
+    let store = FactStore::new(sources.clone());
+    let problems = store.reload(machines);
+    (Arc::unwrap_or_clone(store.current()), problems)
+}
+
+/// The node's current facts. Readers get a whole collection, old or new, and never wait for one.
+#[derive(Debug)]
+pub struct FactStore {
+    sources: Sources,
+    current: RwLock<Arc<Facts>>,
+    /// The last good facts of each source. Held during a collection, so that there is one at a time.
+    last_good: Mutex<BTreeMap<String, Map<String, Value>>>,
+}
+
+impl FactStore {
+    /// A store without facts until [`FactStore::reload`].
+    pub fn new(sources: Sources) -> Self {
+        Self { sources, current: RwLock::default(), last_good: Mutex::default() }
+    }
+
+    /// The facts as of the last collection.
+    pub fn current(&self) -> Arc<Facts> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Collects anew and replaces the current facts as a whole. Returns what went wrong.
+    pub fn reload(&self, machines: Machines<'_>) -> Vec<FactProblem> {
+        let mut last_good = self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut problems = Vec::new();
+        let mut good = Vec::new();
+        for (name, facts) in self.gather(machines, &last_good, &mut problems) {
+            match facts {
+                Ok(facts) => good.push((name, facts)),
+                Err(error) => {
+                    let kept = last_good.get(&name).cloned();
+                    let is_kept = kept.is_some();
+                    problems.push(FactProblem { source_name: name.clone(), error, kept: is_kept });
+                    good.extend(kept.map(|facts| (name, facts)));
+                }
+            }
+        }
+        let facts = merge(&good, &self.sources.identity, &mut problems);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(facts);
+        *last_good = good.into_iter().collect();
+        problems
+    }
+
+    /// Asks every source, weakest first.
+    fn gather(
+        &self,
+        machines: Machines<'_>,
+        last_good: &BTreeMap<String, Map<String, Value>>,
+        problems: &mut Vec<FactProblem>,
+    ) -> Vec<Gathered> {
+        let mut gathered = vec![(BUILTIN.to_owned(), Ok(builtin::collect(machines.node)))];
+        let facter = self.sources.facter.as_ref();
+        gathered.extend(facter.map(|program| external::facter(machines.host, program)));
+        match external::gather(machines.host, &self.sources.facts_d) {
+            Ok(sources) => gathered.extend(sources),
+            Err(error) => {
+                let source_name = self.sources.facts_d.display().to_string();
+                let inside = format!("{source_name}/");
+                let kept = last_good.iter().filter(|(name, _)| name.starts_with(&inside));
+                let known = gathered.len();
+                gathered.extend(kept.map(|(name, facts)| (name.clone(), Ok(facts.clone()))));
+                problems.push(FactProblem { source_name, error, kept: gathered.len() > known });
+            }
+        }
+        gathered
+    }
+}
+
+/// Puts sources on top of each other. One that would make the whole too large is left out.
+fn merge(
+    sources: &[(String, Map<String, Value>)],
+    identity: &Identity,
+    problems: &mut Vec<FactProblem>,
+) -> Facts {
+    let mut merged = Facts::default();
+    for (name, facts) in sources {
+        let mut candidate = merged.as_map().clone();
+        candidate.extend(facts.clone());
+        candidate.insert("identity".to_owned(), Value::String(identity.to_string()));
+        match Facts::from_map(candidate) {
+            Ok(facts) => merged = facts,
+            Err(error) => problems.push(FactProblem {
+                source_name: name.clone(),
+                error: error.into(),
+                kept: false,
+            }),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests;

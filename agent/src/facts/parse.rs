@@ -1,0 +1,134 @@
+//! Facts from text: JSON, YAML, and lines of `name=value`. The text is within its limit already.
+
+use muster_wire::state::Facts;
+use serde_json::{Map, Value};
+
+use super::error::FactError;
+
+/// The form of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Json,
+    Yaml,
+    /// One `name=value` a line; values are texts.
+    Lines,
+}
+
+impl Form {
+    /// The form of a file by its extension.
+    pub(super) fn of_extension(extension: &str) -> Option<Self> {
+        match extension {
+            "json" => Some(Self::Json),
+            "yaml" | "yml" => Some(Self::Yaml),
+            "txt" => Some(Self::Lines),
+            _ => None,
+        }
+    }
+
+    /// The form of a program's output, which has no extension: by its first line that says anything.
+    pub(super) fn of_output(text: &str) -> Self {
+        let first = text.lines().map(str::trim).find(|line| says_anything(line)).unwrap_or_default();
+        match first.find(['=', ':']).and_then(|at| first.as_bytes().get(at)) {
+            _ if first.starts_with('{') => Self::Json,
+            Some(b'=') => Self::Lines,
+            _ => Self::Yaml,
+        }
+    }
+}
+
+/// Reads a text of a known form. The result is within the limits of facts.
+pub(super) fn parse(form: Form, bytes: &[u8]) -> Result<Map<String, Value>, FactError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| FactError::NotText)?;
+    let value = match form {
+        Form::Json => serde_json::from_str(text).map_err(FactError::Json)?,
+        Form::Yaml => {
+            serde_saphyr::from_str(text).map_err(|error| FactError::Yaml(error.to_string()))?
+        }
+        Form::Lines => Value::Object(lines(text)?),
+    };
+    Ok(Facts::from_value(value)?.into_map())
+}
+
+fn lines(text: &str) -> Result<Map<String, Value>, FactError> {
+    let mut facts = Map::new();
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| says_anything(line.trim())) {
+        match line.split_once('=').map(|(name, value)| (name.trim(), value.trim())) {
+            Some((name, value)) if !name.is_empty() => {
+                facts.insert(name.to_owned(), Value::String(value.to_owned()));
+            }
+            _ => return Err(FactError::Line { number: index + 1 }),
+        }
+    }
+    Ok(facts)
+}
+
+/// Neither blank, nor a comment, nor the marker of a YAML document.
+fn says_anything(line: &str) -> bool {
+    !line.is_empty() && !line.starts_with('#') && line != "---"
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::{Form, parse};
+    use crate::facts::error::FactError;
+
+    fn read(form: Form, text: &str) -> Value {
+        Value::Object(parse(form, text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn all_forms_give_the_same_facts() {
+        let facts = json!({"customer": "acme", "role": "db"});
+        assert_eq!(read(Form::Json, r#"{"customer":"acme","role":"db"}"#), facts);
+        assert_eq!(read(Form::Yaml, "---\ncustomer: acme\nrole: db\n"), facts);
+        assert_eq!(read(Form::Lines, "# ours\ncustomer = acme\n\nrole=db\r\n"), facts);
+        assert_eq!(read(Form::Lines, "a=b=c\nempty="), json!({"a": "b=c", "empty": ""}));
+        assert_eq!(read(Form::Yaml, "a:\n  b: [1, true]\n"), json!({"a": {"b": [1, true]}}));
+    }
+
+    #[test]
+    fn what_is_no_object_of_facts_is_refused() {
+        assert!(matches!(parse(Form::Json, b"[1]"), Err(FactError::Facts(_))));
+        assert!(matches!(parse(Form::Json, b"{"), Err(FactError::Json(_))));
+        assert!(matches!(parse(Form::Yaml, b"a: [1"), Err(FactError::Yaml(_))));
+        assert!(matches!(parse(Form::Yaml, b"word"), Err(FactError::Facts(_))));
+        assert!(matches!(parse(Form::Lines, b"a=1\n\nb\n"), Err(FactError::Line { number: 3 })));
+        assert!(matches!(parse(Form::Lines, b"=1\n"), Err(FactError::Line { number: 1 })));
+        assert!(matches!(parse(Form::Json, b"\xff"), Err(FactError::NotText)));
+    }
+
+    #[test]
+    fn a_bomb_of_yaml_aliases_does_not_go_off() {
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..12 {
+            let before = level - 1;
+            let aliases = vec![format!("*a{before}"); 10].join(", ");
+            text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+        }
+        assert!(parse(Form::Yaml, text.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn the_form_of_output_is_seen_from_its_first_line() {
+        for (text, form) in [
+            ("\n  {\"a\": 1}", Form::Json),
+            ("# x: y\na=http://b", Form::Lines),
+            ("---\na: b=c", Form::Yaml),
+            ("", Form::Yaml),
+        ] {
+            assert_eq!(Form::of_output(text), form, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_a_reader_panic(text in "(\\PC|[\n:=&*\\-\\[\\]{}\" ]){0,60}") {
+            for form in [Form::Json, Form::Yaml, Form::Lines, Form::of_output(&text)] {
+                let _ = parse(form, text.as_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Facts through their public door, on a machine in memory and a directory of external facts.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use muster_system::fake::FakeSystem;
+use muster_system::{Output, System};
+use muster_wire::identity::Identity;
+use muster_wire::state::Facts;
+use serde_json::json;
+
+use super::{FactError, FactProblem, FactStore, Machines, Sources};
+
+fn sources(directory: &Path) -> Sources {
+    Sources {
+        identity: Identity::parse("db1.acme.net").unwrap(),
+        facts_d: directory.to_owned(),
+        facter: None,
+    }
+}
+
+fn one(system: &dyn System) -> Machines<'_> {
+    Machines { node: system, host: system }
+}
+
+fn collect(system: &dyn System, sources: &Sources) -> (Facts, Vec<FactProblem>) {
+    super::collect(one(system), sources)
+}
+
+fn put(directory: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
+    let path = directory.join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+fn output(code: i32, stdout: &str) -> Output {
+    Output { code, combined: stdout.into(), stdout: stdout.into(), truncated: false }
+}
+
+#[test]
+fn built_in_facts_have_facters_structure() {
+    let system = FakeSystem::new();
+    system.file("/etc/os-release", "ID=debian\nVERSION_ID=\"12\"\n");
+    system.file("/etc/debian_version", "12.4\n");
+    let (facts, problems) = collect(&system, &sources(Path::new("/nonexistent")));
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(facts.get("os.family"), Some(&json!("Debian")));
+    assert_eq!(facts.get("os.release.full"), Some(&json!("12.4")));
+    assert_eq!(facts.get("identity"), Some(&json!("db1.acme.net")));
+    for path in ["kernel", "kernelrelease", "networking.hostname", "networking.fqdn", "timezone", "virtual"] {
+        let text = facts.get(path).and_then(|fact| fact.as_str()).unwrap_or_default();
+        assert!(!text.is_empty(), "{path}");
+    }
+    for path in ["memory.system.total_bytes", "processors.count", "system_uptime.seconds"] {
+        assert!(facts.get(path).and_then(|fact| fact.as_u64()) > Some(0), "{path}");
+    }
+}
+
+#[test]
+fn later_files_win_and_nobody_changes_the_identity() {
+    let scratch = tempfile::tempdir().unwrap();
+    put(scratch.path(), "10.json", r#"{"customer": "acme", "os": "mine", "identity": "evil"}"#, 0o644);
+    put(scratch.path(), "20.yaml", "customer: globex\nrole: {name: db}\n", 0o644);
+    put(scratch.path(), "30.txt", "rack=r7\n", 0o644);
+    put(scratch.path(), ".40.txt", "rack=hidden\n", 0o644);
+    put(scratch.path(), "README", "neither run nor read", 0o644);
+    let run = put(scratch.path(), "25-run", "#!/bin/sh\n", 0o755);
+    let system = FakeSystem::new();
+    system.answer(&[run.to_str().unwrap()], output(0, "rack=r1\nlive=yes\n"));
+    let (facts, problems) = collect(&system, &sources(scratch.path()));
+    assert!(problems.is_empty(), "{problems:?}");
+    for (path, value) in
+        [("customer", "globex"), ("role.name", "db"), ("rack", "r7"), ("live", "yes"), ("os", "mine"),
+            ("identity", "db1.acme.net")]
+    {
+        assert_eq!(facts.get(path), Some(&json!(value)), "{path}");
+    }
+    assert_eq!(system.commands().len(), 1);
+    assert_eq!(system.commands()[0].timeout.unwrap().as_secs(), 10);
+}
+
+#[test]
+fn a_broken_source_keeps_its_last_good_facts_and_harms_no_other() {
+    let scratch = tempfile::tempdir().unwrap();
+    let good = put(scratch.path(), "a.json", r#"{"a": 1}"#, 0o644);
+    put(scratch.path(), "b.yaml", "b: 1\n", 0o644);
+    let system = FakeSystem::new();
+    let store = FactStore::new(sources(scratch.path()));
+    assert!(store.current().is_empty());
+    assert!(store.reload(one(&system)).is_empty());
+
+    fs::write(&good, r#"{"a": "#).unwrap();
+    put(scratch.path(), "b.yaml", "b: 2\n", 0o644);
+    put(scratch.path(), "c.txt", "", 0o644);
+    let problems = store.reload(one(&system));
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].kept && matches!(problems[0].error, FactError::Json(_)));
+    assert!(problems[0].to_string().contains("a.json; its last good ones are kept"));
+    assert!(!problems[1].kept && matches!(problems[1].error, FactError::Empty));
+    assert_eq!(store.current().get("a"), Some(&json!(1)));
+    assert_eq!(store.current().get("b"), Some(&json!(2)));
+
+    fs::remove_file(&good).unwrap();
+    fs::remove_file(scratch.path().join("c.txt")).unwrap();
+    assert!(store.reload(one(&system)).is_empty());
+    assert_eq!(store.current().get("a"), None);
+}
+
+#[test]
+fn what_others_can_change_is_not_run() {
+    let scratch = tempfile::tempdir().unwrap();
+    put(scratch.path(), "evil", "#!/bin/sh\n", 0o757);
+    let system = FakeSystem::new();
+    let (_, problems) = collect(&system, &sources(scratch.path()));
+    assert!(matches!(problems[0].error, FactError::Unsafe { mode: 0o757, .. }), "{problems:?}");
+    assert!(system.commands().is_empty());
+}
+
+#[test]
+fn a_failing_program_is_told_in_its_own_words() {
+    let scratch = tempfile::tempdir().unwrap();
+    let run = put(scratch.path(), "fails", "#!/bin/sh\n", 0o755);
+    let system = FakeSystem::new();
+    system.answer(&[run.to_str().unwrap()], output(3, "\nno database\nmore\n"));
+    let (_, problems) = collect(&system, &sources(scratch.path()));
+    assert_eq!(problems[0].error.to_string(), "it ended with code 3: no database");
+}
+
+#[test]
+fn a_real_executable_is_run_on_the_real_machine() {
+    let scratch = tempfile::tempdir().unwrap();
+    put(scratch.path(), "facts.sh", "#!/bin/sh\necho '{\"from\": {\"shell\": true}}'\n", 0o755);
+    let system = muster_system::real::RealSystem::new("/".into());
+    let (facts, problems) = collect(&system, &sources(scratch.path()));
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(facts.get("from.shell"), Some(&json!(true)));
+}
+
+#[test]
+fn facter_is_asked_where_configured_and_external_facts_win_over_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    put(scratch.path(), "a.txt", "colour=red\n", 0o644);
+    let system = FakeSystem::new();
+    let argv = ["/opt/facter", "--json"];
+    system.answer(&argv, output(0, r#"{"colour": "blue", "ruby": {"version": "3.1"}}"#));
+    let sources = Sources { facter: Some("/opt/facter".into()), ..sources(scratch.path()) };
+    let (facts, problems) = collect(&system, &sources);
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(facts.get("colour"), Some(&json!("red")));
+    assert_eq!(facts.get("ruby.version"), Some(&json!("3.1")));
+}
+
+#[test]
+fn a_source_that_is_too_large_is_left_out_alone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let half = "x".repeat(700 * 1024);
+    put(scratch.path(), "a.txt", &format!("a={half}\n"), 0o644);
+    put(scratch.path(), "b.txt", &format!("b={half}\n"), 0o644);
+    put(scratch.path(), "c.txt", "c=1\n", 0o644);
+    put(scratch.path(), "d.txt", &"#\n".repeat(2 << 20), 0o644);
+    let (facts, problems) = collect(&FakeSystem::new(), &sources(scratch.path()));
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(facts.get("a").is_some() && facts.get("b").is_none());
+    assert_eq!(facts.get("c"), Some(&json!("1")));
+}
+
+#[test]
+fn a_scratch_root_has_its_own_os_and_the_hosts_programs() {
+    let scratch = tempfile::tempdir().unwrap();
+    let run = put(scratch.path(), "run", "#!/bin/sh\n", 0o755);
+    let (node, host) = (FakeSystem::new(), FakeSystem::new());
+    node.file("/etc/os-release", "ID=alpine\nVERSION_ID=3.20.1\n");
+    host.answer(&[run.to_str().unwrap()], output(0, "a: 1\n"));
+    let machines = Machines { node: &node, host: &host };
+    let (facts, problems) = super::collect(machines, &sources(scratch.path()));
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(facts.get("os.name"), Some(&json!("Alpine")));
+    assert_eq!(facts.get("a"), Some(&json!(1)));
+    assert!(node.commands().is_empty());
+}

@@ -1,0 +1,92 @@
+//! The fact `virtual`: which container or hypervisor we run in, in Facter's words. Reads a few small files.
+
+use std::fs;
+
+/// The word for a machine of its own.
+pub(super) const PHYSICAL: &str = "physical";
+
+/// What gives a container or hypervisor away.
+#[derive(Debug, Default)]
+struct Clues {
+    /// Docker's mark at the root.
+    docker: bool,
+    /// Podman's mark.
+    podman: bool,
+    /// What the container manager told the first process, `container=lxc`.
+    container: String,
+    /// Vendor and product of the mainboard, as the firmware has them.
+    board: String,
+    /// Whether the processor says that it is not alone.
+    hypervisor: bool,
+}
+
+/// Looks at this machine.
+pub(super) fn look() -> &'static str {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let vendor = text("/sys/class/dmi/id/sys_vendor");
+    let product = text("/sys/class/dmi/id/product_name");
+    detect(&Clues {
+        docker: fs::exists("/.dockerenv").unwrap_or(false),
+        podman: fs::exists("/run/.containerenv").unwrap_or(false),
+        container: text("/run/systemd/container").trim().to_owned(),
+        board: format!("{} {}", vendor.trim(), product.trim()),
+        hypervisor: has_hypervisor_flag(&text("/proc/cpuinfo")),
+    })
+}
+
+/// Whether the first processor has the flag.
+fn has_hypervisor_flag(cpuinfo: &str) -> bool {
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|line| line.split_whitespace().any(|flag| flag == "hypervisor"))
+}
+
+/// Containers first: they are what is nearest.
+fn detect(clues: &Clues) -> &'static str {
+    const BOARDS: [(&str, &str); 9] = [
+        ("VMware", "vmware"),
+        ("VirtualBox", "virtualbox"),
+        ("Google", "gce"),
+        ("Amazon EC2", "kvm"),
+        ("OpenStack", "openstack"),
+        ("QEMU", "kvm"),
+        ("KVM", "kvm"),
+        ("Xen", "xenhvm"),
+        ("Microsoft Corporation Virtual Machine", "hyperv"),
+    ];
+    match clues.container.as_str() {
+        "docker" => return "docker",
+        "podman" => return "podman",
+        "lxc" | "lxc-libvirt" => return "lxc",
+        "systemd-nspawn" => return "systemd_nspawn",
+        "" => {}
+        _ => return "container_other",
+    }
+    if clues.docker {
+        return "docker";
+    }
+    if clues.podman {
+        return "podman";
+    }
+    match BOARDS.iter().find(|(mark, _)| clues.board.contains(mark)) {
+        Some((_, word)) => word,
+        None if clues.hypervisor => "unknown_hypervisor",
+        None => PHYSICAL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Clues, PHYSICAL, detect, has_hypervisor_flag};
+
+    #[test]
+    fn containers_come_before_hypervisors() {
+        let kvm = || Clues { board: "QEMU Standard PC".into(), hypervisor: true, ..Clues::default() };
+        assert_eq!(detect(&Clues::default()), PHYSICAL);
+        assert_eq!(detect(&kvm()), "kvm");
+        assert_eq!(detect(&Clues { docker: true, ..kvm() }), "docker");
+        assert_eq!(detect(&Clues { container: "lxc".into(), ..kvm() }), "lxc");
+        assert_eq!(detect(&Clues { hypervisor: true, ..Clues::default() }), "unknown_hypervisor");
+        assert!(has_hypervisor_flag("model name : x\nflags\t\t: fpu hypervisor lm\n"));
+        assert!(!has_hypervisor_flag("flags : fpu\n"));
+    }
+}
