@@ -1,1 +1,54 @@
-//! (room being built)
+//! What a plugin author sees: an agent's actions as typed functions, and the context in which they run.
+//!
+//! ```
+//! use muster_api::{Action, ActionError, Agent, Context};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Deserialize)]
+//! struct Who { name: String }
+//!
+//! #[derive(Serialize)]
+//! struct Greeting { greeting: String }
+//!
+//! struct Greet;
+//!
+//! impl Action for Greet {
+//!     const NAME: &'static str = "greet";
+//!     type Input = Who;
+//!     type Output = Greeting;
+//!
+//!     async fn run(&self, _cx: &Context, who: Who) -> Result<Greeting, ActionError> {
+//!         Ok(Greeting { greeting: format!("hello {}", who.name) })
+//!     }
+//! }
+//!
+//! # let ddl = r#"{"metadata":{"name":"hello","description":"d","author":"a","license":"x","version":"1.0.0","url":"u","timeout":5},
+//! # "actions":[{"action":"greet","description":"d","display":"always","input":{"name":{"prompt":"n","description":"d","type":"string","validation":".","maxlength":20,"optional":false}},
+//! # "output":{"greeting":{"description":"g","display_as":"g","type":"string"}}}]}"#;
+//! let agent = Agent::builder(ddl)?.action(Greet).build()?;
+//! assert_eq!(agent.name(), "hello");
+//! # Ok::<(), muster_api::AgentError>(())
+//! ```
+//!
+//! The schema (DDL) says what an action accepts and answers; [`testing`] proves that the types say the same. Nothing here
+//! finds, runs or limits a plugin: that is the host's work.
+
+#![warn(missing_docs)]
+
+mod action;
+mod agent;
+mod context;
+mod data_source;
+mod error;
+mod node;
+pub mod testing;
+
+pub use action::{Action, Answer, Handler};
+pub use agent::{Agent, AgentBuilder, AgentError};
+pub use context::Context;
+pub use data_source::DataSource;
+pub use error::ActionError;
+pub use muster_ddl as ddl;
+pub use muster_system as system;
+pub use muster_wire as wire;
+pub use node::{AgentInfo, Node, Stats};

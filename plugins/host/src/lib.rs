@@ -1,1 +1,15 @@
-//! (room being built)
+//! Finds, runs and limits plugins, so that a plugin that panics, hangs or floods costs one answer and never the daemon.
+//!
+//! - [`registry`]: which agents there are. [`dispatch`]: one call, from slot to answer. [`limits`]: how much at once.
+//!
+//! Who may call what was decided before a call comes here.
+
+#![warn(missing_docs)]
+
+pub mod dispatch;
+pub mod limits;
+pub mod registry;
+
+pub use dispatch::{Call, Outcome};
+pub use limits::Limits;
+pub use registry::{Registry, RegistryError};

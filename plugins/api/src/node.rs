@@ -1,0 +1,78 @@
+//! What a plugin may ask the daemon about the node that it runs on.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use muster_wire::identity::{Identity, Name};
+use muster_wire::state::Facts;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::data_source::DataSource;
+
+/// The daemon, as a plugin sees it. Everything is a snapshot.
+pub trait Node: fmt::Debug + Send + Sync {
+    /// The node's name.
+    fn identity(&self) -> &Identity;
+    /// The collectives that it belongs to; the first is the main one.
+    fn collectives(&self) -> &[Name];
+    /// Its facts.
+    fn facts(&self) -> Arc<Facts>;
+    /// Its configuration management classes, lower case.
+    fn classes(&self) -> Arc<Vec<String>>;
+    /// The agents that it offers.
+    fn agents(&self) -> Vec<AgentInfo>;
+    /// The data sources that it offers.
+    fn data_sources(&self) -> &[Arc<dyn DataSource>];
+    /// One value of its configuration, by dotted name.
+    fn config_item(&self, name: &str) -> Option<Value>;
+    /// The file that the configuration was read from.
+    fn config_file(&self) -> &Path;
+    /// What the daemon has counted.
+    fn stats(&self) -> Stats;
+}
+
+/// An agent's metadata.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AgentInfo {
+    /// The name, as in subjects.
+    pub agent: String,
+    /// What it is for.
+    pub description: String,
+    /// Who wrote it.
+    pub author: String,
+    /// Under which licence.
+    pub license: String,
+    /// Its own version.
+    pub version: String,
+    /// Where it comes from.
+    pub url: String,
+    /// How long its actions may take, in seconds.
+    pub timeout: u64,
+}
+
+/// Counters since the daemon started.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Stats {
+    /// Messages that arrived.
+    pub total: u64,
+    /// Signature and token were good.
+    pub validated: u64,
+    /// Not decodable, or signature or token bad.
+    pub unvalidated: u64,
+    /// Meant for this node.
+    pub passed: u64,
+    /// Meant for others.
+    pub filtered: u64,
+    /// Too old, or from the future.
+    pub ttlexpired: u64,
+    /// Seen before.
+    pub replayed: u64,
+    /// Refused by policy.
+    pub denied: u64,
+    /// Replies sent.
+    pub replies: u64,
+    /// When the daemon started, in seconds since the epoch.
+    pub starttime: u64,
+}

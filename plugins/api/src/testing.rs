@@ -1,0 +1,276 @@
+//! The test kit: proves that an action's types, names and examples equal its DDL, and runs actions without a daemon.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_ddl::{Ddl, ValueType};
+use muster_system::System;
+use muster_wire::identity::{Identity, Name};
+use muster_wire::state::Facts;
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::action::Action;
+use crate::context::Context;
+use crate::data_source::DataSource;
+use crate::node::{AgentInfo, Node, Stats};
+
+/// Everything in which an action's types and its DDL differ; empty when they are equal.
+///
+/// Compared are the names of inputs and outputs, the required ones, the JSON types, and that every example's input and output are
+/// accepted by the types' schemas and by the DDL's own validation.
+pub fn differences<A>(ddl: &Ddl) -> Vec<String>
+where
+    A: Action,
+    A::Input: JsonSchema,
+    A::Output: JsonSchema + serde::de::DeserializeOwned,
+{
+    let Some(action) = ddl.action(A::NAME) else {
+        return vec![format!("the DDL has no action {}", A::NAME)];
+    };
+    let mut found = Vec::new();
+    let input = Shape::of::<A::Input>();
+    let declared: Vec<_> = action
+        .inputs()
+        .iter()
+        .map(|input| (input.name.as_str(), input.value_type))
+        .collect();
+    input.compare("input", &declared, action.additional_input(), &mut found);
+    for declared in action.inputs() {
+        let given = !declared.optional || declared.default.is_some();
+        if input.required.contains(&declared.name) && !given {
+            let name = &declared.name;
+            found.push(format!(
+                "input {name} is optional in the DDL, and the type requires it"
+            ));
+        }
+    }
+    let declared: Vec<_> = action
+        .outputs()
+        .iter()
+        .map(|output| (output.name.as_str(), output.value_type))
+        .collect();
+    Shape::of::<A::Output>().compare("output", &declared, false, &mut found);
+    if action.examples().is_empty() {
+        found.push(format!("action {} has no example", A::NAME));
+    }
+    for example in action.examples() {
+        check_example::<A>(action, &example.input, &example.output, &mut found);
+    }
+    found
+}
+
+fn check_example<A>(
+    action: &muster_ddl::Action,
+    input: &Map<String, Value>,
+    output: &Map<String, Value>,
+    found: &mut Vec<String>,
+) where
+    A: Action,
+    A::Output: serde::de::DeserializeOwned,
+{
+    match action.validate_input(input) {
+        Err(error) => found.push(format!("example input is refused by the DDL: {error}")),
+        Ok(valid) => {
+            if let Err(error) = serde_json::from_value::<A::Input>(Value::Object(valid)) {
+                found.push(format!("example input does not fit the type: {error}"));
+            }
+        }
+    }
+    if let Err(error) = action.validate_output(output) {
+        found.push(format!("example output is refused by the DDL: {error}"));
+    }
+    if let Err(error) = serde_json::from_value::<A::Output>(Value::Object(output.clone())) {
+        found.push(format!("example output does not fit the type: {error}"));
+    }
+}
+
+/// A type's fields, as its JSON Schema tells them.
+struct Shape {
+    fields: Vec<(String, BTreeSet<String>)>,
+    required: BTreeSet<String>,
+}
+
+impl Shape {
+    fn of<T: JsonSchema>() -> Self {
+        let settings =
+            SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+        let schema = SchemaGenerator::new(settings)
+            .into_root_schema_for::<T>()
+            .to_value();
+        let fields = schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .map(|fields| {
+                fields
+                    .iter()
+                    .map(|(name, field)| (name.clone(), json_types(field)))
+                    .collect()
+            })
+            .unwrap_or_default();
+        let required = schema
+            .get("required")
+            .and_then(Value::as_array)
+            .map(|names| {
+                names
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .map(str::to_owned)
+                    .collect()
+            })
+            .unwrap_or_default();
+        Self { fields, required }
+    }
+
+    fn compare(
+        &self,
+        side: &str,
+        declared: &[(&str, ValueType)],
+        open: bool,
+        found: &mut Vec<String>,
+    ) {
+        for (name, kind) in declared {
+            let Some((_, types)) = self.fields.iter().find(|(field, _)| field == name) else {
+                found.push(format!("{side} {name} is in the DDL, and not in the type"));
+                continue;
+            };
+            let accepted = accepted_types(*kind);
+            if !accepted.is_empty() && !types.iter().any(|found| accepted.contains(&found.as_str()))
+            {
+                found.push(format!(
+                    "{side} {name} is {kind} in the DDL, and {types:?} in the type"
+                ));
+            }
+        }
+        for (field, _) in &self.fields {
+            if !open && !declared.iter().any(|(name, _)| name == field) {
+                found.push(format!("{side} {field} is in the type, and not in the DDL"));
+            }
+        }
+    }
+}
+
+/// The JSON types that a DDL type stands for; empty for "any".
+fn accepted_types(kind: ValueType) -> &'static [&'static str] {
+    match kind {
+        ValueType::String | ValueType::List => &["string"],
+        ValueType::Integer => &["integer"],
+        ValueType::Float | ValueType::Number => &["number", "integer"],
+        ValueType::Boolean => &["boolean"],
+        ValueType::Array => &["array"],
+        ValueType::Hash => &["object"],
+        ValueType::Any => &[],
+    }
+}
+
+fn json_types(field: &Value) -> BTreeSet<String> {
+    match field.get("type") {
+        Some(Value::String(one)) => BTreeSet::from([one.clone()]),
+        Some(Value::Array(several)) => several
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
+        _ => field
+            .get("anyOf")
+            .and_then(Value::as_array)
+            .map(|several| several.iter().flat_map(json_types).collect())
+            .unwrap_or_default(),
+    }
+}
+
+/// A node made of plain values.
+#[derive(Clone)]
+pub struct TestNode {
+    /// Its name.
+    pub identity: Identity,
+    /// Its collectives.
+    pub collectives: Vec<Name>,
+    /// Its facts.
+    pub facts: Arc<Facts>,
+    /// Its classes.
+    pub classes: Arc<Vec<String>>,
+    /// Its agents.
+    pub agents: Vec<AgentInfo>,
+    /// Its data sources.
+    pub data_sources: Vec<Arc<dyn DataSource>>,
+    /// Its configuration, by dotted name.
+    pub config: Map<String, Value>,
+    /// Its counters.
+    pub stats: Stats,
+}
+
+impl std::fmt::Debug for TestNode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TestNode")
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TestNode {
+    /// A node of that name in the collective `muster`, with nothing else; `None` when the name is not one.
+    pub fn named(identity: &str) -> Option<Self> {
+        Some(Self {
+            identity: Identity::parse(identity).ok()?,
+            collectives: vec![Name::parse("muster").ok()?],
+            facts: Arc::default(),
+            classes: Arc::default(),
+            agents: Vec::new(),
+            data_sources: Vec::new(),
+            config: Map::new(),
+            stats: Stats::default(),
+        })
+    }
+
+    /// The context of a call of `agent`'s `action` on this node; `None` when those are no names.
+    pub fn context(&self, agent: &str, action: &str, system: Arc<dyn System>) -> Option<Context> {
+        Some(Context {
+            request: Uuid::now_v7(),
+            caller: Identity::parse("tester").ok()?,
+            agent: Name::parse(agent).ok()?,
+            action: Name::parse(action).ok()?,
+            deadline: Instant::now() + Duration::from_mins(1),
+            cancel: CancellationToken::new(),
+            system,
+            node: Arc::new(self.clone()),
+        })
+    }
+}
+
+impl Node for TestNode {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+    fn collectives(&self) -> &[Name] {
+        &self.collectives
+    }
+    fn facts(&self) -> Arc<Facts> {
+        Arc::clone(&self.facts)
+    }
+    fn classes(&self) -> Arc<Vec<String>> {
+        Arc::clone(&self.classes)
+    }
+    fn agents(&self) -> Vec<AgentInfo> {
+        self.agents.clone()
+    }
+    fn data_sources(&self) -> &[Arc<dyn DataSource>] {
+        &self.data_sources
+    }
+    fn config_item(&self, name: &str) -> Option<Value> {
+        self.config.get(name).cloned()
+    }
+    fn config_file(&self) -> &Path {
+        static FILE: std::sync::LazyLock<PathBuf> =
+            std::sync::LazyLock::new(|| PathBuf::from("/etc/muster/rpcd.toml"));
+        &FILE
+    }
+    fn stats(&self) -> Stats {
+        self.stats.clone()
+    }
+}

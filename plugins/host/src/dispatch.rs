@@ -1,0 +1,241 @@
+//! One call: a slot, the action in a task of its own, a deadline, and an answer that its schema allows.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use muster_api::{ActionError, Context, Handler};
+use muster_wire::status::{Reason, Status};
+use serde_json::{Map, Value};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinError;
+use tokio::time::Instant;
+
+use crate::limits::Limits;
+use crate::registry::{Registry, Slot};
+
+/// What is called. The inputs are validated, the caller is authorised.
+#[derive(Debug)]
+pub struct Call {
+    /// The circumstances; agent, action and deadline are taken from it.
+    pub context: Context,
+    /// The inputs.
+    pub input: Map<String, Value>,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// The field's code.
+    pub status: Status,
+    /// `OK`, or what went wrong.
+    pub message: String,
+    /// What the code cannot say.
+    pub reason: Option<Reason>,
+    /// The outputs.
+    pub data: Map<String, Value>,
+    /// How long the action ran; zero when it never started.
+    pub took: Duration,
+}
+
+impl Outcome {
+    fn refused(status: Status, message: String, reason: Option<Reason>) -> Self {
+        Self {
+            status,
+            message,
+            reason,
+            data: Map::new(),
+            took: Duration::ZERO,
+        }
+    }
+
+    fn of_error(error: ActionError, took: Duration) -> Self {
+        let ActionError {
+            status,
+            message,
+            reason,
+            data,
+        } = error;
+        Self {
+            status,
+            message,
+            reason,
+            data,
+            took,
+        }
+    }
+}
+
+impl Registry {
+    /// Runs one call to its end, and always has an answer: a panic, a hang, a flood and an illegal answer are outcomes like others.
+    pub async fn dispatch(&self, call: Call) -> Outcome {
+        let agent = call.context.agent.as_str().to_owned();
+        let action = call.context.action.as_str().to_owned();
+        let Some(slot) = self.slot(&agent) else {
+            let message = format!("this node has no agent {agent}");
+            return Outcome::refused(Status::UnknownAction, message, None);
+        };
+        let Some(handler) = slot.agent.handler(&action) else {
+            let message = format!("agent {agent} has no action {action}");
+            return Outcome::refused(Status::UnknownAction, message, None);
+        };
+        let deadline = call.context.deadline;
+        let permit = match slot.enter(deadline).await {
+            Ok(permit) => permit,
+            Err(outcome) => return outcome,
+        };
+        let outcome = run(Arc::clone(handler), call, permit).await;
+        slot.judge(&action, outcome)
+    }
+}
+
+impl Slot {
+    /// Waits for a turn, if there is room to wait.
+    async fn enter(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Outcome> {
+        if let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() {
+            return Ok(permit);
+        }
+        let before = self.waiting.fetch_add(1, Ordering::AcqRel);
+        let left = Leave(self);
+        if before >= self.limits.queue {
+            return Err(self.busy());
+        }
+        let turn = tokio::time::timeout_at(deadline, Arc::clone(&self.running).acquire_owned());
+        let permit = turn.await;
+        drop(left);
+        match permit {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => Err(self.busy()),
+        }
+    }
+
+    fn busy(&self) -> Outcome {
+        let Limits {
+            concurrency,
+            queue,
+            retry_after,
+            ..
+        } = self.limits;
+        let message = format!(
+            "agent {} is busy: {concurrency} calls run and {queue} may wait",
+            self.agent.name()
+        );
+        let retry_after_ms = millis(retry_after);
+        Outcome::refused(
+            Status::Other,
+            message,
+            Some(Reason::Busy { retry_after_ms }),
+        )
+    }
+
+    /// Holds an answer against schema and size.
+    fn judge(&self, action: &str, outcome: Outcome) -> Outcome {
+        let outcome = self.judge_schema(action, outcome);
+        let bytes = serde_json::to_vec(&outcome.data).map_or(0, |json| json.len());
+        if bytes <= self.limits.output_bytes {
+            return outcome;
+        }
+        let limit = self.limits.output_bytes;
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        Outcome {
+            status: Status::Other,
+            message: format!(
+                "the answer is {bytes} bytes, and {limit} may be sent; it was dropped"
+            ),
+            reason: Some(Reason::Oversized { bytes }),
+            data: Map::new(),
+            took: outcome.took,
+        }
+    }
+
+    fn judge_schema(&self, action: &str, mut outcome: Outcome) -> Outcome {
+        if outcome.status != Status::Ok {
+            return outcome;
+        }
+        let Some(schema) = self.agent.ddl().action(action) else {
+            return outcome;
+        };
+        match schema.validate_output(&outcome.data) {
+            Ok(data) => outcome.data = data,
+            Err(error) => {
+                let message = format!("the action's answer is not what its DDL declares: {error}");
+                let took = outcome.took;
+                outcome = Outcome {
+                    took,
+                    ..Outcome::of_error(ActionError::broken(message), took)
+                };
+            }
+        }
+        outcome
+    }
+}
+
+/// Leaves the queue, however the waiting ends.
+struct Leave<'a>(&'a Slot);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Runs the action in a task of its own. The slot is given back when the task is over, not when we stop waiting.
+async fn run(handler: Arc<dyn Handler>, call: Call, permit: OwnedSemaphorePermit) -> Outcome {
+    let Call { context, input } = call;
+    let (deadline, cancel) = (context.deadline, context.cancel.clone());
+    let begun = Instant::now();
+    let mut task = tokio::spawn(async move {
+        let _slot = permit;
+        handler.call(&context, input).await
+    });
+    let ended = tokio::select! {
+        ended = &mut task => ended,
+        () = tokio::time::sleep_until(deadline) => {
+            cancel.cancel();
+            task.abort();
+            return timed_out(begun.elapsed());
+        }
+        () = cancel.cancelled() => {
+            task.abort();
+            return Outcome::of_error(ActionError::cancelled(), begun.elapsed());
+        }
+    };
+    finish(ended, begun.elapsed())
+}
+
+fn finish(
+    ended: Result<Result<Map<String, Value>, ActionError>, JoinError>,
+    took: Duration,
+) -> Outcome {
+    match ended {
+        Ok(Ok(data)) => Outcome {
+            status: Status::Ok,
+            message: "OK".to_owned(),
+            reason: None,
+            data,
+            took,
+        },
+        Ok(Err(error)) => Outcome::of_error(error, took),
+        Err(error) => {
+            // The panic's own text goes to the daemon's log by the panic hook; the caller learns that it happened.
+            tracing::error!(%error, "an action broke");
+            let message = "the action broke off; the node's log says why";
+            Outcome::of_error(ActionError::broken(message), took)
+        }
+    }
+}
+
+fn timed_out(took: Duration) -> Outcome {
+    let after_ms = millis(took);
+    Outcome {
+        status: Status::Other,
+        message: format!("the action did not end within {after_ms} ms"),
+        reason: Some(Reason::Timeout { after_ms }),
+        data: Map::new(),
+        took,
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
