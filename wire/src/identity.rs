@@ -45,7 +45,9 @@ pub enum NameError {
         dots: bool,
     },
     /// A label that is empty, too long, or has a hyphen at an end.
-    #[error("`{name}` has the part `{label}`; a part has 1 to 63 characters and no hyphen at its ends")]
+    #[error(
+        "`{name}` has the part `{label}`; a part has 1 to 63 characters and no hyphen at its ends"
+    )]
     Label {
         /// The whole text.
         name: String,
@@ -85,9 +87,11 @@ impl Name {
         check_label(text, text)?;
         match text.chars().next() {
             Some(first) if first.is_ascii_alphabetic() => Ok(Self(text.to_ascii_lowercase())),
-            Some(character) => {
-                Err(NameError::Character { name: text.to_owned(), character, dots: false })
-            }
+            Some(character) => Err(NameError::Character {
+                name: text.to_owned(),
+                character,
+                dots: false,
+            }),
             None => Err(NameError::Empty),
         }
     }
@@ -104,15 +108,24 @@ fn check_length(text: &str, limit: usize) -> Result<(), NameError> {
     }
     if text.len() > limit {
         let start = text.chars().take(24).collect();
-        return Err(NameError::TooLong { start, length: text.len(), limit });
+        return Err(NameError::TooLong {
+            start,
+            length: text.len(),
+            limit,
+        });
     }
     Ok(())
 }
 
 fn check_characters(text: &str, dots: bool) -> Result<(), NameError> {
-    let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_') || (dots && c == '.');
+    let belongs =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_') || (dots && c == '.');
     match text.chars().find(|c| !belongs(*c)) {
-        Some(character) => Err(NameError::Character { name: text.to_owned(), character, dots }),
+        Some(character) => Err(NameError::Character {
+            name: text.to_owned(),
+            character,
+            dots,
+        }),
         None => Ok(()),
     }
 }
@@ -123,7 +136,10 @@ fn check_label(name: &str, label: &str) -> Result<(), NameError> {
         || label.starts_with('-')
         || label.ends_with('-');
     if bad {
-        return Err(NameError::Label { name: name.to_owned(), label: label.to_owned() });
+        return Err(NameError::Label {
+            name: name.to_owned(),
+            label: label.to_owned(),
+        });
     }
     Ok(())
 }

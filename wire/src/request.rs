@@ -107,7 +107,10 @@ fn yes() -> bool {
     true
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature serde asks for"
+)]
 fn is_true(value: &bool) -> bool {
     *value
 }

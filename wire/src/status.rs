@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The status codes of MCollective's RPC, unchanged. On the wire: the number.
+/// The status codes of `MCollective`'s RPC, unchanged. On the wire: the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub enum Status {

@@ -35,7 +35,12 @@ impl Address {
             "all" => None,
             rest => Some(Identity::parse(rest.strip_prefix("node.")?).ok()?),
         };
-        Some(Self { collective, agent, action, node })
+        Some(Self {
+            collective,
+            agent,
+            action,
+            node,
+        })
     }
 }
 
@@ -51,7 +56,10 @@ pub fn node(collective: &Name, agent: &Name, action: &Name, node: &Identity) -> 
 
 /// The two subscriptions by which a node hears every request that concerns it.
 pub fn node_subscriptions(collective: &Name, node: &Identity) -> [String; 2] {
-    [format!("{collective}.*.*.all"), format!("{collective}.*.*.node.{node}")]
+    [
+        format!("{collective}.*.*.all"),
+        format!("{collective}.*.*.node.{node}"),
+    ]
 }
 
 /// Subject on which a changed account token is announced.

@@ -72,11 +72,11 @@ impl fmt::Debug for Signer {
 
 /// Seals a body into the bytes of an envelope.
 pub fn seal(kind: Kind, body: &impl Serialize, signer: &Signer) -> Result<Vec<u8>, SealError> {
-    let mut signed = kind.domain();
-    let domain = signed.len();
-    serde_json::to_writer(&mut signed, body)?;
-    let signature = URL_SAFE_NO_PAD.encode(signer.key().sign(&signed).to_bytes());
-    let body = signed.get(domain..).unwrap_or_default();
+    let mut content = kind.domain();
+    let domain = content.len();
+    serde_json::to_writer(&mut content, body)?;
+    let signature = URL_SAFE_NO_PAD.encode(signer.key().sign(&content).to_bytes());
+    let body = content.get(domain..).unwrap_or_default();
     // None of these texts can hold a character that JSON would escape: decoding the token proved it base64url and dots.
     let head = format!(
         r#"{{"protocol":"{}","token":"{}","signature":"{signature}","body":"#,

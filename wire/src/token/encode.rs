@@ -104,9 +104,9 @@ fn issue<N: Part>(
     claims.jti = BASE32_NOPAD.encode(&Sha512_256::digest(serde_json::to_vec(&claims)?));
     let header = URL_SAFE_NO_PAD.encode(format!(r#"{{"typ":"JWT","alg":"{ALGORITHM}"}}"#));
     let body = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&claims)?);
-    let signed = format!("{header}.{body}");
-    let signature = URL_SAFE_NO_PAD.encode(signer.sign(signed.as_bytes()).to_bytes());
-    let token = format!("{signed}.{signature}");
+    let content = format!("{header}.{body}");
+    let signature = URL_SAFE_NO_PAD.encode(signer.sign(content.as_bytes()).to_bytes());
+    let token = format!("{content}.{signature}");
     // Reading it back catches a wrong kind of key and an oversized token before anybody relies on it.
     super::decode::decode::<N>(&token)?.verify()?;
     Ok(token)

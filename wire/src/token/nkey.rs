@@ -244,7 +244,7 @@ impl KeyPair {
     pub fn seed(&self) -> Zeroizing<String> {
         let prefix = self.kind.prefix();
         let secret = Zeroizing::new(self.key.to_bytes());
-        Zeroizing::new(spell(&[SEED_PREFIX | (prefix >> 5), prefix << 3], &*secret))
+        Zeroizing::new(spell(&[SEED_PREFIX | (prefix >> 5), prefix << 3], &secret))
     }
 
     /// The public half.

@@ -1,0 +1,23 @@
+//! Envelopes and bodies: whatever comes in from the network.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use muster_wire::reply::Reply;
+use muster_wire::request::Request;
+use muster_wire::sign::{Envelope, Kind};
+use muster_wire::subject::Address;
+
+fuzz_target!(|bytes: &[u8]| {
+    for kind in [Kind::Request, Kind::Reply] {
+        let _ = Envelope::decode(kind, bytes);
+    }
+    let _ = std::str::from_utf8(bytes).map(Address::parse);
+    if let Ok(request) = Request::decode(bytes) {
+        let again = serde_json::to_vec(&request).expect("a request is written");
+        assert_eq!(Request::decode(&again).expect("and read back"), request);
+    }
+    if let Ok(reply) = Reply::decode(bytes) {
+        let again = serde_json::to_vec(&reply).expect("a reply is written");
+        assert_eq!(Reply::decode(&again).expect("and read back"), reply);
+    }
+});

@@ -1,0 +1,18 @@
+//! Filters: as people write them, and as requests carry them.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use muster_wire::filter::Filter;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(filter) = serde_json::from_slice::<Filter>(bytes) {
+        let again = serde_json::to_vec(&filter).expect("a filter is written");
+        let read: Filter = serde_json::from_slice(&again).expect("and read back");
+        assert_eq!(read, filter);
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = Filter::default().with_words(text);
+        let _ = Filter::default().with_fact(text);
+        let _ = Filter::default().with_class(text);
+    }
+});

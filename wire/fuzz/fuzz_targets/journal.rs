@@ -1,0 +1,12 @@
+//! The journal of seen requests.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use muster_wire::fresh::Record;
+
+fuzz_target!(|bytes: &[u8]| {
+    let read = Record::decode_all(bytes);
+    assert!(read.valid_len <= bytes.len());
+    let written: Vec<u8> = read.records.iter().flat_map(Record::encode).collect();
+    assert_eq!(Record::decode_all(&written).records, read.records);
+});

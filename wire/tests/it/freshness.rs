@@ -1,0 +1,138 @@
+//! Age between two clocks, and the memory of what was seen, against a plain model.
+
+use std::collections::HashMap;
+
+use muster_wire::fresh::{Insertion, Record, SKEW, SeenCache, Stale, judge, remember_until};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+#[test]
+fn a_request_is_fresh_from_issue_to_ttl_with_skew_at_both_ends() {
+    let (issued, ttl) = (1_000_000, 60_000);
+    let fresh = |now| judge(issued, ttl, now, SKEW);
+    assert_eq!(fresh(issued - SKEW), Ok(()));
+    assert_eq!(fresh(issued + ttl + SKEW), Ok(()));
+    assert_eq!(
+        fresh(issued - SKEW - 1),
+        Err(Stale {
+            age_ms: -30_001,
+            ttl,
+            skew: SKEW
+        })
+    );
+    assert_eq!(
+        fresh(issued + ttl + SKEW + 1),
+        Err(Stale {
+            age_ms: 90_001,
+            ttl,
+            skew: SKEW
+        })
+    );
+    assert_eq!(
+        judge(issued, ttl, issued + ttl + 1, 0).unwrap_err().age_ms,
+        60_001
+    );
+}
+
+#[test]
+fn a_full_cache_refuses_and_forgets_nothing_that_lives() {
+    let mut cache = SeenCache::new(2);
+    let [a, b, c] = [1, 2, 3].map(Uuid::from_u128);
+    assert_eq!(cache.insert(&[0; 32], a, 100, 0), Insertion::Fresh);
+    assert_eq!(cache.insert(&[0; 32], b, 200, 0), Insertion::Fresh);
+    assert_eq!(
+        cache.insert(&[0; 32], c, 300, 100),
+        Insertion::Full { retry_after_ms: 1 }
+    );
+    assert_eq!(cache.insert(&[0; 32], a, 100, 100), Insertion::Seen);
+    assert_eq!(cache.insert(&[0; 32], c, 300, 101), Insertion::Fresh);
+    assert_eq!(cache.insert(&[0; 32], b, 200, 101), Insertion::Seen);
+}
+
+#[test]
+fn callers_do_not_spoil_each_others_ids() {
+    let mut cache = SeenCache::default();
+    assert_eq!(
+        cache.insert(&[1; 32], Uuid::nil(), 100, 0),
+        Insertion::Fresh
+    );
+    assert_eq!(
+        cache.insert(&[2; 32], Uuid::nil(), 100, 0),
+        Insertion::Fresh
+    );
+    assert_eq!(cache.insert(&[1; 32], Uuid::nil(), 100, 0), Insertion::Seen);
+}
+
+#[test]
+fn a_restart_keeps_every_live_request_even_beyond_the_capacity() {
+    let record = |n: u128, expires| Record {
+        caller: [0; 32],
+        request: Uuid::from_u128(n),
+        expires,
+    };
+    // Twice in the journal: the later end counts.
+    let journal = [
+        record(1, 50),
+        record(2, 100),
+        record(3, 200),
+        record(2, 150),
+        record(2, 20),
+    ];
+    let mut cache = SeenCache::restore(journal, 1, 100);
+    assert_eq!(cache.len(), 2);
+    assert_eq!(
+        cache.insert(&[0; 32], Uuid::from_u128(2), 150, 150),
+        Insertion::Seen
+    );
+    assert!(matches!(
+        cache.insert(&[0; 32], Uuid::from_u128(4), 300, 150),
+        Insertion::Full { .. }
+    ));
+    assert_eq!(
+        cache.insert(&[0; 32], Uuid::from_u128(4), 300, 201),
+        Insertion::Fresh
+    );
+}
+
+proptest! {
+    #[test]
+    fn what_judge_accepts_is_still_remembered(
+        issued in 0..u64::MAX, ttl in 1..86_400_000_u64, now: u64, skew in 0..100_000_u64,
+    ) {
+        if judge(issued, ttl, now, skew).is_ok() {
+            prop_assert!(now <= remember_until(issued, ttl, skew));
+        }
+    }
+
+    #[test]
+    fn the_cache_is_its_model(
+        steps in prop::collection::vec((0..3_u8, 0..8_u128, 0..50_u64, 0..10_u64, any::<bool>()), 0..200),
+        capacity in 0..10_usize,
+    ) {
+        let mut cache = SeenCache::new(capacity);
+        let mut model: HashMap<(u8, u128), u64> = HashMap::new();
+        let mut now = 0;
+        for (caller, id, life, pass, restart) in steps {
+            now += pass;
+            let expires = now + life;
+            model.retain(|_, end| *end >= now);
+            let outcome = cache.insert(&[caller; 32], Uuid::from_u128(id), expires, now);
+            if model.contains_key(&(caller, id)) {
+                prop_assert_eq!(outcome, Insertion::Seen);
+            } else if model.len() >= capacity {
+                let next = model.values().min().map_or(1, |end| end - now + 1);
+                prop_assert_eq!(outcome, Insertion::Full { retry_after_ms: next });
+            } else {
+                prop_assert_eq!(outcome, Insertion::Fresh);
+                model.insert((caller, id), expires);
+            }
+            if restart {
+                let journal: Vec<u8> = cache.records().flat_map(|record| record.encode()).collect();
+                let read = Record::decode_all(&journal);
+                prop_assert_eq!(read.valid_len, journal.len());
+                cache = SeenCache::restore(read.records, capacity, now);
+            }
+            prop_assert_eq!(cache.len(), model.len());
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Messages of version 1 as they were released. A file is never edited: what changes its bytes is a new version.
+//!
+//! With `UPDATE_GOLDEN=1` files that are missing are written; existing ones are only ever compared.
+
+use std::fs;
+use std::path::PathBuf;
+
+use muster_wire::filter::Filter;
+use muster_wire::reply::Reply;
+use muster_wire::request::{Request, Target};
+use muster_wire::sign::{Kind, open_reply, open_request};
+use muster_wire::status::{Reason, Status};
+use muster_wire::token::{TokenCache, Trust};
+use serde_json::Map;
+
+use crate::world::{NOW, World, broadcast, expected, reply, request, sealed};
+
+/// The golden with this name, which must hold these bytes and a newline.
+fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name);
+    if !path.exists() && std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, [bytes, b"\n"].concat()).unwrap();
+    }
+    let stored = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let stored = stored.strip_suffix(b"\n").unwrap().to_vec();
+    let texts = [&stored, bytes].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert_eq!(texts[0], texts[1], "{name}");
+    stored
+}
+
+/// The trust as released; the world's keys still make the same account token.
+fn trust(world: &World) -> Trust {
+    let token = golden("account.jwt", world.trust.token().as_bytes());
+    Trust::new(world.operator.public(), &String::from_utf8(token).unwrap()).unwrap()
+}
+
+fn check_request(name: &str, request: &Request) {
+    let world = World::new();
+    let stored = golden(name, &sealed(Kind::Request, request, &world.caller()));
+    let cache = TokenCache::default();
+    let opened = open_request(&stored, &broadcast(), &trust(&world), &cache, NOW).unwrap();
+    assert_eq!(opened.request, *request);
+}
+
+fn check_reply(name: &str, reply: &Reply) {
+    let world = World::new();
+    let stored = golden(name, &sealed(Kind::Reply, reply, &world.node()));
+    let asked = request(&["db1.acme.net"]);
+    let cache = TokenCache::default();
+    let opened = open_reply(&stored, &expected(&asked), &trust(&world), &cache, NOW).unwrap();
+    assert_eq!(opened.reply, *reply);
+}
+
+#[test]
+fn requests() {
+    check_request(
+        "request_nodes.json",
+        &request(&["db1.acme.net", "web1.acme.net"]),
+    );
+    let mut filtered = request(&[]);
+    let filter = Filter::default()
+        .with_fact("environment=development")
+        .and_then(|filter| filter.with_fact("customer=acme"))
+        .and_then(|filter| filter.with_class("mysql::master"))
+        .and_then(|filter| filter.with_agent("puppetral"))
+        .and_then(|filter| filter.with_identity("/^db/"));
+    filtered.target = Target::Filter(filter.unwrap());
+    check_request("request_filter.json", &filtered);
+    let mut full = request(&["db1.acme.net"]);
+    full.timeout = Some(5000);
+    full.reply = false;
+    full.data = Map::new();
+    check_request("request_no_reply.json", &full);
+}
+
+#[test]
+fn a_reply_that_passed() {
+    check_reply("reply_ok.json", &reply());
+}
+
+#[test]
+fn a_reply_for_each_status() {
+    for status in [
+        Status::Failed,
+        Status::UnknownAction,
+        Status::MissingData,
+        Status::InvalidData,
+        Status::Other,
+    ] {
+        let mut answer = reply();
+        answer.statuscode = status;
+        answer.statusmsg = status.text().to_owned();
+        answer.data = Map::new();
+        check_reply(&format!("reply_status_{}.json", status.code()), &answer);
+    }
+}
+
+#[test]
+fn a_reply_for_each_reason() {
+    for reason in [
+        Reason::Timeout { after_ms: 5000 },
+        Reason::Busy {
+            retry_after_ms: 750,
+        },
+        Reason::Denied {
+            rule: "puppetral.policy:3".to_owned(),
+        },
+        Reason::Expired { age_ms: -31_000 },
+        Reason::Cancelled,
+        Reason::Oversized { bytes: 2_000_000 },
+        Reason::Broken,
+        Reason::Stopping,
+    ] {
+        let mut answer = reply();
+        answer.statuscode = Status::Other;
+        answer.statusmsg = "not done".to_owned();
+        answer.data = Map::new();
+        let file = format!("reply_{}.json", reason.word());
+        answer.reason = Some(reason);
+        check_reply(&file, &answer);
+    }
+}

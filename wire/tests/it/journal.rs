@@ -1,0 +1,78 @@
+//! The journal's bytes: torn at every place, damaged at every place.
+
+use muster_wire::fresh::Record;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+fn records(count: u8) -> Vec<Record> {
+    let one = |n| Record {
+        caller: [n; 32],
+        request: Uuid::from_u128(u128::from(n) << 64),
+        expires: 1_800_000_000_000 + u64::from(n),
+    };
+    (0..count).map(one).collect()
+}
+
+fn bytes(records: &[Record]) -> Vec<u8> {
+    records.iter().flat_map(Record::encode).collect()
+}
+
+#[test]
+fn the_layout_is_this_one() {
+    let record = Record {
+        caller: [0xaa; 32],
+        request: Uuid::from_u128(1),
+        expires: 2,
+    };
+    let bytes = record.encode();
+    assert_eq!(&bytes[..4], b"MSN1");
+    assert_eq!(&bytes[4..36], &[0xaa; 32]);
+    assert_eq!((bytes[51], bytes[52]), (1, 2));
+    // CRC-32 of the sixty bytes before, computed with zlib.
+    assert_eq!(u32::from_le_bytes(bytes[60..].try_into().unwrap()), CRC);
+}
+
+/// `zlib.crc32(b"MSN1" + b"\xaa" * 32 + bytes(15) + b"\x01\x02" + bytes(7))`
+const CRC: u32 = 0x7007_8d2a;
+
+#[test]
+fn torn_at_every_place_it_keeps_what_is_whole() {
+    let records = records(4);
+    let journal = bytes(&records);
+    for cut in 0..=journal.len() {
+        let read = Record::decode_all(&journal[..cut]);
+        let whole = cut / Record::BYTES;
+        assert_eq!(read.records, records[..whole]);
+        assert_eq!((read.valid_len, read.damaged), (whole * Record::BYTES, 0));
+    }
+}
+
+#[test]
+fn damaged_at_every_place_it_loses_one_record_and_says_so() {
+    let records = records(3);
+    for place in 0..3 * Record::BYTES {
+        let mut journal = bytes(&records);
+        journal[place] ^= 0x40;
+        let read = Record::decode_all(&journal);
+        let hit = place / Record::BYTES;
+        let left: Vec<_> = records
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| *n != hit)
+            .map(|(_, r)| *r)
+            .collect();
+        assert_eq!(read.records, left);
+        // Damage at the end cannot be told from a torn write.
+        assert_eq!(read.damaged, usize::from(hit < 2));
+        assert_eq!(read.valid_len, if hit < 2 { 3 } else { 2 } * Record::BYTES);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(journal: Vec<u8>) {
+        let read = Record::decode_all(&journal);
+        prop_assert!(read.valid_len <= journal.len());
+        prop_assert_eq!(read.records.len() + read.damaged, read.valid_len / Record::BYTES);
+    }
+}

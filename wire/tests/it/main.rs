@@ -1,0 +1,26 @@
+//! Tests of tokens, envelopes and freshness through the crate's public doors.
+//!
+//! One binary, one module per concern; `world` is the small organisation that they live in.
+
+#[cfg(test)]
+mod creds;
+#[cfg(test)]
+mod freshness;
+#[cfg(test)]
+mod goldens;
+#[cfg(test)]
+mod journal;
+#[cfg(test)]
+mod messages;
+#[cfg(test)]
+mod names;
+#[cfg(test)]
+mod nkeys;
+#[cfg(test)]
+mod refusals;
+#[cfg(test)]
+mod roles;
+#[cfg(test)]
+mod tokens;
+#[cfg(test)]
+mod world;

@@ -1,0 +1,171 @@
+//! Sealing and opening, one by one and together.
+
+use muster_wire::filter::Filter;
+use muster_wire::request::Target;
+use muster_wire::sign::{Envelope, Kind, SealError, open_replies, open_reply, open_request, seal};
+use muster_wire::subject::Address;
+use muster_wire::token::{Role, TokenCache};
+use proptest::prelude::*;
+use serde_json::{Map, Value};
+
+use crate::world::{NOW, World, broadcast, data, expected, identity, reply, request, sealed};
+
+#[test]
+fn a_request_arrives_as_it_was_signed() {
+    let world = World::new();
+    let cache = TokenCache::default();
+    let asked = request(&["db1.acme.net", "db2.acme.net"]);
+    let bytes = sealed(Kind::Request, &asked, &world.caller());
+    for subject in [
+        "fleet.puppetral.do.all",
+        "fleet.puppetral.do.node.db2.acme.net",
+    ] {
+        let subject = Address::parse(subject).unwrap();
+        let opened = open_request(&bytes, &subject, &world.trust, &cache, NOW).unwrap();
+        assert_eq!(opened.request, asked);
+        assert_eq!(
+            (opened.caller.role, opened.caller.identity.as_str()),
+            (Role::Caller, "alice")
+        );
+    }
+    assert_eq!(cache.len(), 1);
+}
+
+#[test]
+fn a_filter_travels_only_as_a_broadcast() {
+    let world = World::new();
+    let cache = TokenCache::default();
+    let filter = Filter::default()
+        .with_fact("environment=development")
+        .unwrap();
+    let mut asked = request(&[]);
+    asked.target = Target::Filter(filter);
+    let bytes = sealed(Kind::Request, &asked, &world.caller());
+    let opened = open_request(&bytes, &broadcast(), &world.trust, &cache, NOW).unwrap();
+    assert_eq!(opened.request, asked);
+    let one = Address::parse("fleet.puppetral.do.node.db1.acme.net").unwrap();
+    let refusal = open_request(&bytes, &one, &world.trust, &cache, NOW).unwrap_err();
+    assert_eq!(refusal.word(), "subject_mismatch");
+}
+
+#[test]
+fn a_service_may_ask_and_answer() {
+    let world = World::new();
+    let cache = TokenCache::default();
+    let service = world.signer(Role::Service, "directory", 102);
+    let mut asked = request(&["db1.acme.net"]);
+    asked.caller = identity("directory");
+    let bytes = sealed(Kind::Request, &asked, &service);
+    assert!(open_request(&bytes, &broadcast(), &world.trust, &cache, NOW).is_ok());
+    let mut answer = reply();
+    answer.sender = identity("directory");
+    let bytes = sealed(Kind::Reply, &answer, &service);
+    let opened = open_reply(&bytes, &expected(&asked), &world.trust, &cache, NOW).unwrap();
+    assert_eq!(opened.reply, answer);
+}
+
+#[test]
+fn what_receivers_would_refuse_for_its_size_is_not_sealed() {
+    let world = World::new();
+    let mut answer = reply();
+    answer.data = data(serde_json::json!({"log": "x".repeat(Kind::Reply.limit())}));
+    let error = seal(Kind::Reply, &answer, &world.node()).unwrap_err();
+    assert!(matches!(error, SealError::Oversized { bytes, .. } if bytes > Kind::Reply.limit()));
+}
+
+#[test]
+fn debug_of_a_signer_hides_its_seed() {
+    let signer = World::new().caller();
+    let shown = format!("{signer:?}");
+    assert!(shown.contains("alice") && !shown.contains(signer.key().seed().as_str()));
+}
+
+/// Replies of many nodes, some of them forged in one of three ways.
+fn replies(world: &World, count: u8, forged: &[(u8, u8)]) -> Vec<Vec<u8>> {
+    let other = World::with_seed(11);
+    (0..count)
+        .map(|n| {
+            let name = format!("n{n}.acme.net");
+            let mut answer = reply();
+            answer.sender = identity(&name);
+            let how = forged
+                .iter()
+                .find(|(place, _)| *place == n)
+                .map(|(_, how)| how % 3);
+            let signer = if how == Some(0) { &other } else { world }.signer(Role::Node, &name, n);
+            let mut bytes = sealed(Kind::Reply, &answer, &signer);
+            let text = String::from_utf8(bytes.clone()).unwrap();
+            if how == Some(1) {
+                bytes = text.replace("1001", "1002").into_bytes();
+            } else if how == Some(2) {
+                // A token whose signature belongs to another token.
+                let other = world.signer(Role::Node, "other", n);
+                let swap = |token: &str| token.rsplit_once('.').unwrap().1.to_owned();
+                bytes = text
+                    .replace(&swap(signer.token()), &swap(other.token()))
+                    .into_bytes();
+            }
+            bytes
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_batch_judges_as_one_by_one_does(
+        count in 0..40_u8,
+        forged in prop::collection::vec((0..40_u8, 0..3_u8), 0..6),
+        warm: bool,
+    ) {
+        let world = World::new();
+        let asked = request(&["db1.acme.net"]);
+        let messages = replies(&world, count, &forged);
+        let cache = TokenCache::default();
+        if warm {
+            for bytes in messages.iter().step_by(2) {
+                let _ = open_reply(bytes, &expected(&asked), &world.trust, &cache, NOW);
+            }
+        }
+        let together = open_replies(&messages, &expected(&asked), &world.trust, &cache, NOW);
+        prop_assert_eq!(together.len(), messages.len());
+        for (n, (message, result)) in messages.iter().zip(&together).enumerate() {
+            let alone = open_reply(message, &expected(&asked), &world.trust, &TokenCache::default(), NOW);
+            match (&alone, result) {
+                (Ok(alone), Ok(result)) => prop_assert_eq!(&alone.reply, &result.reply),
+                (Err(alone), Err(result)) => prop_assert_eq!(alone.word(), result.word()),
+                _ => prop_assert!(false, "reply {} is judged differently", n),
+            }
+            let is_forged = forged.iter().any(|(place, _)| usize::from(*place) == n);
+            prop_assert_eq!(result.is_err(), is_forged);
+        }
+        // Only good tokens are remembered.
+        prop_assert!(cache.len() <= usize::from(count));
+    }
+
+    #[test]
+    fn any_body_is_opened_byte_for_byte(text in "\\PC{0,200}", number: i64, list: Vec<bool>) {
+        let world = World::new();
+        let body = serde_json::json!({"text": text, "number": number, "list": list, "body": {"body": null}});
+        let bytes = sealed(Kind::Request, &body, &world.caller());
+        let envelope = Envelope::decode(Kind::Request, &bytes).unwrap();
+        let cache = TokenCache::default();
+        let opened = envelope.verify(&world.trust, &cache, NOW, &[Role::Caller]).unwrap();
+        prop_assert_eq!(std::str::from_utf8(opened.body).unwrap(), body.to_string());
+        let read: Map<String, Value> = serde_json::from_slice(opened.body).unwrap();
+        prop_assert_eq!(Value::Object(read), body);
+    }
+
+    #[test]
+    fn no_changed_byte_is_opened(place: usize, byte: u8) {
+        let world = World::new();
+        let bytes = sealed(Kind::Request, &request(&["db1.acme.net"]), &world.caller());
+        let mut changed = bytes.clone();
+        let place = place % changed.len();
+        changed[place] = byte;
+        let cache = TokenCache::default();
+        let opened = open_request(&changed, &broadcast(), &world.trust, &cache, NOW);
+        prop_assert_eq!(opened.is_ok(), changed == bytes);
+    }
+}

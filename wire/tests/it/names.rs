@@ -1,0 +1,56 @@
+//! One spelling for each name.
+
+use muster_wire::identity::{Identity, Name};
+use muster_wire::subject::{self, Address};
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn what_parses_is_in_its_one_spelling(text in "\\PC{0,40}|[A-Za-z0-9._-]{1,260}") {
+        if let Ok(identity) = Identity::parse(&text) {
+            prop_assert_eq!(Identity::parse(identity.as_str()).unwrap(), identity.clone());
+            prop_assert_eq!(identity.as_str().to_ascii_lowercase(), identity.as_str());
+            prop_assert_eq!(identity.as_str(), text.trim_end_matches('.').to_ascii_lowercase());
+        }
+    }
+
+    #[test]
+    fn good_identities_parse_and_round_trip_as_json(text in "[a-z0-9_]{1,20}(\\.[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?){0,5}") {
+        let identity = Identity::parse(&text).unwrap();
+        let json = serde_json::to_string(&identity).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Identity>(&json).unwrap(), identity);
+    }
+
+    #[test]
+    fn a_subject_reads_back_as_it_was_built(
+        names in prop::collection::vec("[a-z][a-z0-9_]{0,20}", 3),
+        node in prop::option::of("[a-z0-9]{1,9}(\\.[a-z0-9]{1,9}){0,3}"),
+    ) {
+        let names: Vec<Name> = names.iter().map(|n| Name::parse(n).unwrap()).collect();
+        let node = node.map(|n| Identity::parse(&n).unwrap());
+        let text = match &node {
+            None => subject::broadcast(&names[0], &names[1], &names[2]),
+            Some(node) => subject::node(&names[0], &names[1], &names[2], node),
+        };
+        let address = Address::parse(&text).unwrap();
+        prop_assert_eq!((&address.collective, &address.agent, &address.action), (&names[0], &names[1], &names[2]));
+        prop_assert_eq!(address.node, node);
+    }
+}
+
+#[test]
+fn names_that_would_change_a_subject_or_a_path_are_refused() {
+    for bad in [
+        "", ".", "..", "a..b", ".a", "a.*", ">", "a b", "a/b", "-a", "a-", "a.-b", "ä", "a\n",
+        "a\0",
+    ] {
+        assert!(Identity::parse(bad).is_err(), "{bad:?}");
+        assert!(Name::parse(bad).is_err(), "{bad:?}");
+    }
+    assert!(Identity::parse(&"a".repeat(64)).is_err());
+    assert!(Identity::parse(&["a"; 127].join(".")).is_ok());
+    assert!(Identity::parse(&["a"; 128].join(".")).is_err());
+    for bad in ["a.b", "1a", "_a"] {
+        assert!(Name::parse(bad).is_err(), "{bad:?}");
+    }
+}

@@ -1,0 +1,264 @@
+//! The table of messages that must not pass, each with the word that counters and the audit log show.
+
+use muster_wire::sign::{Kind, Signer, open_reply, open_request};
+use muster_wire::status::Status;
+use muster_wire::subject::Address;
+use muster_wire::token::encode::Validity;
+use muster_wire::token::{Role, TokenCache};
+use serde_json::{Value, json};
+
+use crate::world::{
+    ISSUED, NOW, World, broadcast, expected, identity, name, reply, request, sealed,
+};
+
+fn word(world: &World, bytes: &[u8], subject: &str) -> &'static str {
+    let subject = Address::parse(subject).unwrap();
+    let cache = TokenCache::default();
+    open_request(bytes, &subject, &world.trust, &cache, NOW)
+        .unwrap_err()
+        .word()
+}
+
+fn body() -> Value {
+    serde_json::to_value(request(&["db1.acme.net"])).unwrap()
+}
+
+/// A good request with a changed body, signed by alice as if nothing were wrong.
+fn signed_with(world: &World, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let mut body = body();
+    change(&mut body);
+    sealed(Kind::Request, &body, &world.caller())
+}
+
+const ALL: &str = "fleet.puppetral.do.all";
+
+#[test]
+fn the_body_must_be_a_request() {
+    let world = World::new();
+    for (pointer, value) in [
+        ("/surprise", json!(1)),
+        ("/ttl", json!(0)),
+        ("/ttl", json!(86_400_001)),
+        ("/ttl", json!(-1)),
+        ("/ttl", json!(1.5)),
+        ("/target", json!({})),
+        ("/target", json!({"nodes": []})),
+        ("/target", json!({"nodes": ["a"], "filter": {}})),
+        (
+            "/target",
+            json!({"nodes": (0..20_001).map(|n| format!("n{n}")).collect::<Vec<_>>()}),
+        ),
+        ("/target", json!({"everything": true})),
+        ("/id", json!("00000000-0000-4000-8000-000000000000")),
+        ("/caller", json!("a b")),
+        ("/agent", json!("a.b")),
+        ("/data", json!([])),
+    ] {
+        let bytes = signed_with(&world, |body| body[&pointer[1..]] = value.clone());
+        assert_eq!(
+            word(&world, &bytes, ALL),
+            "invalid_request",
+            "{pointer} {value}"
+        );
+    }
+    for field in [
+        "id",
+        "caller",
+        "collective",
+        "agent",
+        "action",
+        "target",
+        "issued_at",
+        "ttl",
+    ] {
+        let bytes = signed_with(&world, |body| {
+            drop(body.as_object_mut().unwrap().remove(field));
+        });
+        assert_eq!(
+            word(&world, &bytes, ALL),
+            "invalid_request",
+            "without {field}"
+        );
+    }
+}
+
+#[test]
+fn duplicate_fields_and_deep_nesting_in_the_body_are_refused() {
+    let world = World::new();
+    let raw = |text: String| {
+        let raw = serde_json::value::RawValue::from_string(text).unwrap();
+        sealed(Kind::Request, &raw, &world.caller())
+    };
+    let twice = body()
+        .to_string()
+        .replacen('{', r#"{"agent":"puppetral","#, 1);
+    assert_eq!(word(&world, &raw(twice), ALL), "invalid_request");
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert_eq!(word(&world, &raw(deep.clone()), ALL), "invalid_request");
+    let inside = body().to_string().replace("\"rip\"", &deep);
+    assert_eq!(word(&world, &raw(inside), ALL), "invalid_request");
+}
+
+#[test]
+fn subject_and_body_must_agree() {
+    let world = World::new();
+    let bytes = sealed(Kind::Request, &request(&["db1.acme.net"]), &world.caller());
+    for subject in [
+        "lab.puppetral.do.all",
+        "fleet.service.do.all",
+        "fleet.puppetral.undo.all",
+        "fleet.puppetral.do.node.db2.acme.net",
+    ] {
+        assert_eq!(
+            word(&world, &bytes, subject),
+            "subject_mismatch",
+            "{subject}"
+        );
+    }
+    let bytes = signed_with(&world, |body| body["caller"] = json!("bob"));
+    assert_eq!(word(&world, &bytes, ALL), "wrong_sender");
+}
+
+#[test]
+fn only_the_right_role_asks_and_answers() {
+    let world = World::new();
+    let cache = TokenCache::default();
+    for role in [Role::Node, Role::Newcomer] {
+        let signer = world.signer(role, "alice", 9);
+        let bytes = sealed(Kind::Request, &request(&["db1.acme.net"]), &signer);
+        assert_eq!(word(&world, &bytes, ALL), "wrong_role");
+    }
+    let asked = request(&["db1.acme.net"]);
+    for role in [Role::Caller, Role::Newcomer] {
+        let signer = world.signer(role, "db1.acme.net", 9);
+        let bytes = sealed(Kind::Reply, &reply(), &signer);
+        let refusal = open_reply(&bytes, &expected(&asked), &world.trust, &cache, NOW).unwrap_err();
+        assert_eq!(refusal.word(), "wrong_role");
+        assert_eq!(refusal.sender(), Some(&identity("db1.acme.net")));
+    }
+}
+
+#[test]
+fn a_token_that_is_not_believed_costs_the_message() {
+    let world = World::new();
+    let asked = request(&["db1.acme.net"]);
+    let word_of = |signer: &Signer| word(&world, &sealed(Kind::Request, &asked, signer), ALL);
+    assert_eq!(word_of(&World::with_seed(11).caller()), "unknown_issuer");
+    let expired = Validity {
+        issued_at: ISSUED,
+        expires: Some(ISSUED + 60),
+    };
+    assert_eq!(
+        word_of(&world.signer_for(Role::Caller, "alice", 100, expired)),
+        "token_expired"
+    );
+    let caller = world.caller();
+    let token = world.account_token(ISSUED + 1, |account| {
+        account.revoke(&caller.public(), ISSUED);
+    });
+    let trust = world.trust.update(&token).unwrap();
+    let bytes = sealed(Kind::Request, &asked, &caller);
+    let refusal = open_request(&bytes, &broadcast(), &trust, &TokenCache::default(), NOW);
+    assert_eq!(refusal.unwrap_err().word(), "revoked");
+}
+
+#[test]
+fn tampering_is_noticed() {
+    let world = World::new();
+    let bytes = sealed(Kind::Request, &request(&["db1.acme.net"]), &world.caller());
+    let text = String::from_utf8(bytes).unwrap();
+    let other = world.signer(Role::Caller, "bob", 103);
+    let stronger = world.signer(Role::Service, "alice", 100);
+    for (changed, word_) in [
+        (text.replace("\"rip\"", "\"rap\""), "bad_signature"),
+        (text.replace("\"type\":", "\"type\": "), "bad_signature"),
+        (
+            text.replace(world.caller().token(), other.token()),
+            "bad_signature",
+        ),
+        (
+            text.replace("\"signature\":\"", "\"signature\":\"A"),
+            "bad_signature",
+        ),
+        (
+            text.replace("\"token\":\"ey", "\"token\":\"fy"),
+            "token_malformed",
+        ),
+        (text.replace("request.v1", "request.v2"), "unknown_protocol"),
+        (text.replace("request.v1", "reply.v1"), "unknown_protocol"),
+    ] {
+        assert_ne!(changed, text);
+        assert_eq!(word(&world, changed.as_bytes(), ALL), word_, "{changed}");
+    }
+    // The same key under a token of another role: the message is still alice's own, and so it passes.
+    let again = text.replace(world.caller().token(), stronger.token());
+    let cache = TokenCache::default();
+    assert!(open_request(again.as_bytes(), &broadcast(), &world.trust, &cache, NOW).is_ok());
+}
+
+#[test]
+fn a_reply_is_never_taken_for_a_request() {
+    let world = World::new();
+    let service = world.signer(Role::Service, "alice", 104);
+    let bytes = sealed(Kind::Reply, &request(&["db1.acme.net"]), &service);
+    assert_eq!(word(&world, &bytes, ALL), "unknown_protocol");
+    let renamed = String::from_utf8(bytes)
+        .unwrap()
+        .replace("muster.reply", "muster.request");
+    assert_eq!(word(&world, renamed.as_bytes(), ALL), "bad_signature");
+}
+
+#[test]
+fn what_is_no_envelope_is_malformed() {
+    let world = World::new();
+    let good = String::from_utf8(signed_with(&world, |_| {})).unwrap();
+    let deep = "[".repeat(200_000);
+    for text in [
+        "",
+        "null",
+        "{}",
+        "[]",
+        "\u{0}",
+        &deep,
+        &good[..good.len() - 1],
+        &format!("{good}x"),
+        &good.replacen('{', "{\"extra\":1,", 1),
+        &good.replacen('{', "{\"body\":{},", 1),
+        &good.replacen("muster", "\\u006duster", 1),
+    ] {
+        assert_eq!(word(&world, text.as_bytes(), ALL), "malformed");
+    }
+    assert_eq!(word(&world, b"\xff\xfe{}", ALL), "malformed");
+    assert_eq!(
+        word(&world, &vec![b' '; Kind::Request.limit() + 1], ALL),
+        "oversized"
+    );
+}
+
+#[test]
+fn a_reply_answers_what_was_asked() {
+    let world = World::new();
+    let asked = request(&["db1.acme.net"]);
+    let cache = TokenCache::default();
+    let verdict = |answer: &muster_wire::reply::Reply| {
+        let bytes = sealed(Kind::Reply, answer, &world.node());
+        let opened = open_reply(&bytes, &expected(&asked), &world.trust, &cache, NOW);
+        opened.map_or_else(|refusal| refusal.word(), |_| "accepted")
+    };
+    let mut answer = reply();
+    assert_eq!(verdict(&answer), "accepted");
+    answer.agent = name("service");
+    assert_eq!(verdict(&answer), "other_request");
+    answer = reply();
+    answer.action = name("undo");
+    assert_eq!(verdict(&answer), "other_request");
+    answer = reply();
+    answer.request = uuid::Uuid::nil();
+    assert_eq!(verdict(&answer), "other_request");
+    answer = reply();
+    answer.sender = identity("db2.acme.net");
+    assert_eq!(verdict(&answer), "wrong_sender");
+    answer = reply();
+    answer.statuscode = Status::Other;
+    assert_eq!(verdict(&answer), "accepted");
+}

@@ -1,0 +1,60 @@
+//! What each role's template lets the broker allow. That the broker does so is proven in the tests' own room.
+
+use muster_wire::token::Role;
+use muster_wire::token::scope::Grant;
+
+use crate::world::name;
+
+#[test]
+fn nodes_only_answer_and_register() {
+    let template = Role::Node.template(&[name("fleet"), name("lab")]);
+    assert_eq!(template.publish.allow, ["$KV.NODES.{{name()}}"]);
+    assert_eq!(
+        template.subscribe.allow,
+        [
+            "fleet.*.*.all",
+            "fleet.*.*.node.{{name()}}",
+            "fleet.trust.account",
+            "lab.*.*.all",
+            "lab.*.*.node.{{name()}}",
+            "lab.trust.account",
+            "_INBOX.{{subject()}}.>",
+        ]
+    );
+    assert_eq!(template.resp.unwrap().ttl, 3_600_000_000_000);
+}
+
+#[test]
+fn callers_ask_what_their_tags_say_and_never_answer() {
+    let template = Role::Caller.template(&[name("fleet")]);
+    assert_eq!(template.publish.allow, ["fleet.{{tag(agent)}}.>"]);
+    assert_eq!(template.subscribe.allow, ["_INBOX.{{subject()}}.>"]);
+    assert!(template.resp.is_none());
+}
+
+#[test]
+fn no_role_has_an_empty_list_that_would_allow_everything() {
+    for role in Role::ALL {
+        let template = role.template(&[name("fleet")]);
+        assert!(
+            !template.publish.allow.is_empty() || template.publish.deny == [">"],
+            "{role}"
+        );
+        assert!(!template.subscribe.allow.is_empty(), "{role}");
+        assert_eq!(role.word().parse::<Role>().unwrap(), role);
+    }
+}
+
+#[test]
+fn grants_become_tags() {
+    for (text, tag) in [
+        ("*", "agent:*"),
+        ("service", "agent:service"),
+        ("Service.Restart", "agent:service.restart"),
+    ] {
+        assert_eq!(text.parse::<Grant>().unwrap().tag(), tag);
+    }
+    for bad in ["", ">", "a.>", "a.b.c", "*.a", "a b"] {
+        assert!(bad.parse::<Grant>().is_err(), "{bad}");
+    }
+}

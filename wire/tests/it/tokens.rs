@@ -1,0 +1,331 @@
+//! Who is believed, who is not, and what ends belief.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use muster_wire::fresh::SKEW;
+use muster_wire::token::claims::{Account, User};
+use muster_wire::token::decode::decode;
+use muster_wire::token::encode::{self, Validity};
+use muster_wire::token::{KeyKind, PublicKey, Role, TokenCache, TokenError, Trust};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::world::{ISSUED, NOW, World, identity, key};
+
+fn alice(world: &World, validity: Validity) -> String {
+    world.token(Role::Caller, "alice", &key(KeyKind::User, 100), validity)
+}
+
+fn refused(world: &World, token: &str) -> &'static str {
+    world.trust.verify_user(token, NOW).unwrap_err().word()
+}
+
+/// A token with changed claims or header, signed correctly by this key.
+fn resigned(
+    token: &str,
+    by: &muster_wire::token::KeyPair,
+    part: usize,
+    change: impl FnOnce(&mut Value),
+) -> String {
+    let mut parts: Vec<String> = token.split('.').map(str::to_owned).collect();
+    let mut json = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(&parts[part]).unwrap()).unwrap();
+    change(&mut json);
+    parts[part] = URL_SAFE_NO_PAD.encode(json.to_string());
+    let content = format!("{}.{}", parts[0], parts[1]);
+    let signature = URL_SAFE_NO_PAD.encode(by.sign(content.as_bytes()).to_bytes());
+    format!("{content}.{signature}")
+}
+
+#[test]
+fn a_role_is_the_key_that_signed() {
+    let world = World::new();
+    for role in Role::ALL {
+        let token = world.token(role, "x.y", &key(KeyKind::User, 9), Validity::from(ISSUED));
+        let party = world.trust.verify_user(&token, NOW).unwrap();
+        assert_eq!((party.role, party.identity.as_str()), (role, "x.y"));
+        assert_eq!(party.key, key(KeyKind::User, 9).public());
+        assert_eq!((party.issued_at, party.expires), (ISSUED * 1000, None));
+        assert_eq!(party.tags, ["agent:puppetral"]);
+    }
+}
+
+#[test]
+fn only_the_accounts_role_keys_issue() {
+    let world = World::new();
+    let other = World::with_seed(11);
+    assert_eq!(
+        refused(&world, &alice(&other, Validity::from(ISSUED))),
+        "unknown_issuer"
+    );
+    // The account's own key, and a role key of ours with another account's name, are not believed either.
+    let nats = User::new(world.account.public(), vec![]);
+    let user = key(KeyKind::User, 9).public();
+    let validity = Validity::from(ISSUED);
+    let own = encode::user(&identity("a"), user, nats, validity, &world.account).unwrap();
+    assert_eq!(refused(&world, &own), "unknown_issuer");
+    let nats = User::new(other.account.public(), vec![]);
+    let key = world.role_key(Role::Node);
+    let foreign = encode::user(&identity("a"), user, nats, validity, key).unwrap();
+    assert_eq!(refused(&world, &foreign), "foreign_account");
+}
+
+#[test]
+fn a_key_of_an_unknown_role_issues_nothing() {
+    let world = World::new();
+    let token = world.account_token(ISSUED + 1, |account| {
+        let mut json = serde_json::to_value(&*account).unwrap();
+        json["signing_keys"][1]["role"] = json!("ops");
+        *account = serde_json::from_value(json).unwrap();
+    });
+    let trust = world.trust.update(&token).unwrap();
+    let error = trust
+        .verify_user(&alice(&world, Validity::from(ISSUED)), NOW)
+        .unwrap_err();
+    assert_eq!(error.word(), "unknown_issuer");
+}
+
+#[test]
+fn time_ends_a_token_after_the_tolerated_skew() {
+    let world = World::new();
+    let expires = NOW / 1000;
+    let token = alice(
+        &world,
+        Validity {
+            issued_at: ISSUED,
+            expires: Some(expires),
+        },
+    );
+    assert!(world.trust.verify_user(&token, NOW + SKEW).is_ok());
+    let error = world.trust.verify_user(&token, NOW + SKEW + 1).unwrap_err();
+    assert_eq!(error.word(), "token_expired");
+    let role_key = world.role_key(Role::Caller);
+    let later = resigned(&token, role_key, 1, |claims| {
+        claims["nbf"] = json!(expires + 31);
+    });
+    assert_eq!(refused(&world, &later), "token_not_yet");
+}
+
+#[test]
+fn revocation_voids_what_was_issued_until_then() {
+    let world = World::new();
+    let old = alice(&world, Validity::from(ISSUED));
+    let new = alice(&world, Validity::from(ISSUED + 11));
+    let user = key(KeyKind::User, 100).public();
+    let revoked = world.account_token(ISSUED + 1, |account| account.revoke(&user, ISSUED + 10));
+    let trust = world.trust.update(&revoked).unwrap();
+    assert_eq!(trust.verify_user(&old, NOW).unwrap_err().word(), "revoked");
+    assert!(trust.verify_user(&new, NOW).is_ok());
+    let all = world.account_token(ISSUED + 2, |account| {
+        account.revocations.insert("*".to_owned(), ISSUED + 11);
+    });
+    assert_eq!(
+        trust
+            .update(&all)
+            .unwrap()
+            .verify_user(&new, NOW)
+            .unwrap_err()
+            .word(),
+        "revoked"
+    );
+}
+
+#[test]
+fn an_update_is_newer_and_of_the_same_operator_and_account() {
+    let world = World::new();
+    let same = world.account_token(ISSUED, |_| {});
+    assert!(matches!(
+        world.trust.update(&same),
+        Err(TokenError::NotNewer { .. })
+    ));
+    let older = world.account_token(ISSUED - 1, |_| {});
+    assert!(matches!(
+        world.trust.update(&older),
+        Err(TokenError::NotNewer { .. })
+    ));
+    let stranger = World::with_seed(11).account_token(ISSUED + 1, |_| {});
+    assert!(matches!(
+        world.trust.update(&stranger),
+        Err(TokenError::Foreign { .. })
+    ));
+    // The same operator's other account.
+    let validity = Validity::from(ISSUED + 1);
+    let account = key(KeyKind::Account, 60).public();
+    let nats = world.trust.claims().nats.clone();
+    let other = encode::account("lab", account, nats, validity, &world.operator).unwrap();
+    assert!(matches!(
+        world.trust.update(&other),
+        Err(TokenError::Foreign { .. })
+    ));
+    let next = Validity::after(world.trust.issued_at(), 0);
+    assert_eq!(next.issued_at, ISSUED + 1);
+    assert!(
+        world
+            .trust
+            .update(&world.account_token(next.issued_at, |_| {}))
+            .is_ok()
+    );
+}
+
+#[test]
+fn only_the_operators_signature_makes_an_account() {
+    let world = World::new();
+    let forged = resigned(world.trust.token(), &key(KeyKind::Operator, 77), 1, |_| {});
+    let error = Trust::new(world.operator.public(), &forged).unwrap_err();
+    assert_eq!(error.word(), "token_signature");
+    let error = Trust::new(world.account.public(), world.trust.token()).unwrap_err();
+    assert_eq!(error.word(), "token_malformed");
+}
+
+#[test]
+fn the_algorithm_type_version_and_name_are_not_the_tokens_choice() {
+    let world = World::new();
+    let token = alice(&world, Validity::from(ISSUED));
+    let by = world.role_key(Role::Caller);
+    let with = |part, pointer: &str, value: Value| {
+        resigned(&token, by, part, |json| {
+            *json.pointer_mut(pointer).unwrap() = value;
+        })
+    };
+    for (token, word) in [
+        (with(0, "/alg", json!("none")), "token_algorithm"),
+        (with(0, "/alg", json!("ed25519")), "token_algorithm"),
+        (with(0, "/typ", json!("JWE")), "token_algorithm"),
+        (with(1, "/nats/version", json!(1)), "token_malformed"),
+        (with(1, "/nats/type", json!("account")), "token_malformed"),
+        (
+            with(1, "/sub", json!(world.account.public())),
+            "token_malformed",
+        ),
+        (with(1, "/iat", json!(-1)), "token_malformed"),
+        (with(1, "/name", json!("Alice")), "token_name"),
+        (with(1, "/name", json!("a.>")), "token_name"),
+        (with(1, "/name", json!("")), "token_name"),
+        (
+            resigned(&token, by, 0, |json| json["jku"] = json!("http://x")),
+            "token_malformed",
+        ),
+        (
+            resigned(&token, &key(KeyKind::Account, 50), 1, |_| {}),
+            "token_signature",
+        ),
+        (format!("{token}="), "token_malformed"),
+        (format!("{token}.x"), "token_malformed"),
+        (String::new(), "token_malformed"),
+        ("..".to_owned(), "token_malformed"),
+        ("x".repeat(17 * 1024), "token_oversized"),
+    ] {
+        assert_eq!(refused(&world, &token), word, "{token}");
+    }
+}
+
+#[test]
+fn keys_of_small_order_are_refused() {
+    // The neutral element of the curve: every signature of it would verify.
+    let mut point = [0; 32];
+    point[0] = 1;
+    let world = World::new();
+    let text = spell_user(&point);
+    let weak = PublicKey::parse(&text).unwrap();
+    assert!(weak.verifying().is_err());
+    let by = world.role_key(Role::Node);
+    let token = resigned(&alice(&world, Validity::from(ISSUED)), by, 1, |claims| {
+        claims["sub"] = json!(text);
+        claims["iss"] = json!(by.public());
+    });
+    assert_eq!(refused(&world, &token), "token_malformed");
+}
+
+/// A user key of these bytes, spelled by way of a round through the public door.
+fn spell_user(point: &[u8; 32]) -> String {
+    let mut raw = vec![20 << 3];
+    raw.extend_from_slice(point);
+    let sum = raw.iter().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 {
+                crc << 1
+            } else {
+                (crc << 1) ^ 0x1021
+            }
+        })
+    });
+    raw.extend_from_slice(&sum.to_le_bytes());
+    data_encoding::BASE32_NOPAD.encode(&raw)
+}
+
+#[test]
+fn reissuing_keeps_what_nsc_wrote() {
+    let world = World::new();
+    let with_more = resigned(world.trust.token(), &world.operator, 1, |claims| {
+        claims["nats"]["exports"] = json!([{"name": "x", "subject": "x.>", "type": "stream"}]);
+        claims["nats"]["limits"]["max_ack_pending"] = json!(7);
+    });
+    let claims = decode::<Account>(&with_more).unwrap().verify().unwrap();
+    let validity = Validity::from(ISSUED + 1);
+    let again =
+        encode::account("fleet", claims.sub, claims.nats, validity, &world.operator).unwrap();
+    let payload = URL_SAFE_NO_PAD
+        .decode(again.split('.').nth(1).unwrap())
+        .unwrap();
+    let json: Value = serde_json::from_slice(&payload).unwrap();
+    assert_eq!(json["nats"]["exports"][0]["subject"], "x.>");
+    assert_eq!(json["nats"]["limits"]["max_ack_pending"], 7);
+    assert_eq!(json["nats"]["limits"]["conn"], -1);
+}
+
+#[test]
+fn the_cache_never_outlives_time_revocation_or_trust() {
+    let world = World::new();
+    let cache = TokenCache::new(2);
+    let token = alice(
+        &world,
+        Validity {
+            issued_at: ISSUED,
+            expires: Some(NOW / 1000 + 10),
+        },
+    );
+    let first = cache.verify_user(&world.trust, &token, NOW).unwrap();
+    let second = cache.verify_user(&world.trust, &token, NOW).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&first, &second) && cache.len() == 1);
+    let late = cache
+        .verify_user(&world.trust, &token, NOW + 10_001 + SKEW)
+        .unwrap_err();
+    assert_eq!(late.word(), "token_expired");
+    let user = first.key;
+    let trust = world
+        .trust
+        .update(&world.account_token(ISSUED + 1, |a| a.revoke(&user, ISSUED)))
+        .unwrap();
+    assert_eq!(
+        cache.verify_user(&trust, &token, NOW).unwrap_err().word(),
+        "revoked"
+    );
+    assert!(cache.is_empty());
+    for seed in 0..5 {
+        let token = world.token(
+            Role::Node,
+            "n",
+            &key(KeyKind::User, seed),
+            Validity::from(ISSUED),
+        );
+        cache.verify_user(&trust, &token, NOW).unwrap();
+        assert!((1..=2).contains(&cache.len()));
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_changed_byte_is_believed(place in 0..600_usize, byte in 0x20..0x7f_u8) {
+        let world = World::new();
+        let token = alice(&world, Validity::from(ISSUED));
+        let mut bytes = token.clone().into_bytes();
+        let place = place % bytes.len();
+        bytes[place] = byte;
+        let changed = String::from_utf8(bytes).unwrap();
+        prop_assert_eq!(world.trust.verify_user(&changed, NOW).is_ok(), changed == token);
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in "\\PC{0,80}|[A-Za-z0-9_-]{0,60}\\.[A-Za-z0-9_-]{0,60}\\.[A-Za-z0-9_-]{86}") {
+        prop_assert!(decode::<User>(&text).is_err());
+    }
+}

@@ -1,0 +1,208 @@
+//! A small organisation whose keys come from fixed seeds: everything it signs is the same on every run.
+
+use std::collections::BTreeSet;
+
+use muster_wire::Millis;
+use muster_wire::identity::{Identity, Name};
+use muster_wire::reply::Reply;
+use muster_wire::request::{Request, Target};
+use muster_wire::sign::{Expected, Kind, Signer, seal};
+use muster_wire::status::Status;
+use muster_wire::subject::Address;
+use muster_wire::token::claims::{Account, Limits, ScopedKey, SigningKeyEntry, User};
+use muster_wire::token::encode::{self, Validity};
+use muster_wire::token::{Creds, KeyKind, KeyPair, Role, Trust};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+/// The instant at which the tests live.
+pub(crate) const NOW: Millis = 1_800_000_000_000;
+
+/// When its tokens were issued: an hour earlier.
+pub(crate) const ISSUED: u64 = NOW / 1000 - 3600;
+
+/// Operator, account and the keys of the roles.
+pub(crate) struct World {
+    pub(crate) operator: KeyPair,
+    pub(crate) account: KeyPair,
+    roles: Vec<(Role, KeyPair)>,
+    pub(crate) trust: Trust,
+}
+
+/// The key of a number.
+pub(crate) fn key(kind: KeyKind, seed: u8) -> KeyPair {
+    KeyPair::from_raw(kind, &[seed; 32])
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with_seed(1)
+    }
+
+    /// Another organisation for another seed; seeds are ten apart.
+    pub(crate) fn with_seed(seed: u8) -> Self {
+        let operator = key(KeyKind::Operator, seed);
+        let account = key(KeyKind::Account, seed + 1);
+        let numbered = (seed + 2..).zip(Role::ALL);
+        let roles: Vec<_> = numbered
+            .map(|(n, r)| (r, key(KeyKind::Account, n)))
+            .collect();
+        let token = account_token(&operator, &account, &roles, ISSUED, |_| {});
+        let trust = Trust::new(operator.public(), &token).unwrap();
+        Self {
+            operator,
+            account,
+            roles,
+            trust,
+        }
+    }
+
+    /// The account's token, changed.
+    pub(crate) fn account_token(
+        &self,
+        issued_at: u64,
+        change: impl FnOnce(&mut Account),
+    ) -> String {
+        account_token(
+            &self.operator,
+            &self.account,
+            &self.roles,
+            issued_at,
+            change,
+        )
+    }
+
+    /// The signing key of a role.
+    pub(crate) fn role_key(&self, role: Role) -> &KeyPair {
+        &self
+            .roles
+            .iter()
+            .find(|(known, _)| *known == role)
+            .unwrap()
+            .1
+    }
+
+    /// A user's token.
+    pub(crate) fn token(
+        &self,
+        role: Role,
+        name: &str,
+        key: &KeyPair,
+        validity: Validity,
+    ) -> String {
+        let nats = User::new(self.account.public(), vec!["agent:puppetral".to_owned()]);
+        let name = Identity::parse(name).unwrap();
+        encode::user(&name, key.public(), nats, validity, self.role_key(role)).unwrap()
+    }
+
+    /// A party that can sign.
+    pub(crate) fn signer(&self, role: Role, name: &str, seed: u8) -> Signer {
+        self.signer_for(role, name, seed, Validity::from(ISSUED))
+    }
+
+    pub(crate) fn signer_for(
+        &self,
+        role: Role,
+        name: &str,
+        seed: u8,
+        validity: Validity,
+    ) -> Signer {
+        let key = key(KeyKind::User, seed);
+        let token = self.token(role, name, &key, validity);
+        Signer::new(Creds::new(&token, key).unwrap()).unwrap()
+    }
+
+    pub(crate) fn caller(&self) -> Signer {
+        self.signer(Role::Caller, "alice", 100)
+    }
+
+    pub(crate) fn node(&self) -> Signer {
+        self.signer(Role::Node, "db1.acme.net", 101)
+    }
+}
+
+fn account_token(
+    operator: &KeyPair,
+    account: &KeyPair,
+    roles: &[(Role, KeyPair)],
+    issued_at: u64,
+    change: impl FnOnce(&mut Account),
+) -> String {
+    let collectives = [name("fleet")];
+    let scoped = |(role, key): &(Role, KeyPair)| {
+        let scope = ScopedKey::new(key.public(), *role, role.template(&collectives));
+        SigningKeyEntry::Scoped(Box::new(scope))
+    };
+    let mut claims = Account::new(Limits::with_jetstream(), roles.iter().map(scoped).collect());
+    change(&mut claims);
+    let validity = Validity::from(issued_at);
+    encode::account("fleet", account.public(), claims, validity, operator).unwrap()
+}
+
+pub(crate) fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+pub(crate) fn identity(text: &str) -> Identity {
+    Identity::parse(text).unwrap()
+}
+
+pub(crate) fn id() -> Uuid {
+    "019b0000-0000-7000-8000-000000000001".parse().unwrap()
+}
+
+pub(crate) fn data(value: Value) -> Map<String, Value> {
+    serde_json::from_value(value).unwrap()
+}
+
+/// A request by alice to `puppetral do` on these nodes.
+pub(crate) fn request(nodes: &[&str]) -> Request {
+    let nodes: BTreeSet<_> = nodes.iter().map(|node| identity(node)).collect();
+    Request {
+        id: id(),
+        caller: identity("alice"),
+        collective: name("fleet"),
+        agent: name("puppetral"),
+        action: name("do"),
+        target: Target::Nodes(nodes),
+        issued_at: NOW,
+        ttl: 60_000,
+        timeout: None,
+        reply: true,
+        data: data(json!({"type": "user", "name": "rip"})),
+    }
+}
+
+/// The reply of db1 to it.
+pub(crate) fn reply() -> Reply {
+    Reply {
+        request: id(),
+        sender: identity("db1.acme.net"),
+        agent: name("puppetral"),
+        action: name("do"),
+        statuscode: Status::Ok,
+        statusmsg: "OK".to_owned(),
+        reason: None,
+        data: data(json!({"ensure": "present", "uid": 1001})),
+        time: NOW + 250,
+        took: 200,
+    }
+}
+
+/// What replies to [`request`] must answer.
+pub(crate) fn expected(request: &Request) -> Expected<'_> {
+    Expected {
+        request: request.id,
+        agent: &request.agent,
+        action: &request.action,
+    }
+}
+
+pub(crate) fn broadcast() -> Address {
+    Address::parse("fleet.puppetral.do.all").unwrap()
+}
+
+pub(crate) fn sealed(kind: Kind, body: &impl Serialize, signer: &Signer) -> Vec<u8> {
+    seal(kind, body, signer).unwrap()
+}
