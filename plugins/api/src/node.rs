@@ -20,7 +20,7 @@ pub trait Node: fmt::Debug + Send + Sync {
     /// Its facts.
     fn facts(&self) -> Arc<Facts>;
     /// Its configuration management classes, lower case.
-    fn classes(&self) -> Arc<Vec<String>>;
+    fn classes(&self) -> Arc<[String]>;
     /// The agents that it offers.
     fn agents(&self) -> Vec<AgentInfo>;
     /// The data sources that it offers.

@@ -194,7 +194,7 @@ pub struct TestNode {
     /// Its facts.
     pub facts: Arc<Facts>,
     /// Its classes.
-    pub classes: Arc<Vec<String>>,
+    pub classes: Arc<[String]>,
     /// Its agents.
     pub agents: Vec<AgentInfo>,
     /// Its data sources.
@@ -220,7 +220,7 @@ impl TestNode {
             identity: Identity::parse(identity).ok()?,
             collectives: vec![Name::parse("muster").ok()?],
             facts: Arc::default(),
-            classes: Arc::default(),
+            classes: Arc::from([]),
             agents: Vec::new(),
             data_sources: Vec::new(),
             config: Map::new(),
@@ -253,7 +253,7 @@ impl Node for TestNode {
     fn facts(&self) -> Arc<Facts> {
         Arc::clone(&self.facts)
     }
-    fn classes(&self) -> Arc<Vec<String>> {
+    fn classes(&self) -> Arc<[String]> {
         Arc::clone(&self.classes)
     }
     fn agents(&self) -> Vec<AgentInfo> {
