@@ -4,7 +4,7 @@
 //! [`Millis`], keys come in as bytes, and the rooms around (`bus`, `agent`, `client`) do the input and output.
 //!
 //! The path of one request through this crate: [`request::Request`] is sealed by [`sign::seal`], travels on a
-//! [`subject`], is opened by [`sign::open`] against a [`token::Trust`], judged by [`fresh`], matched by
+//! [`subject`], is opened by [`sign::open_request`] against a [`token::Trust`], judged by [`fresh`], matched by
 //! [`filter`]; the [`reply::Reply`] goes back the same way.
 
 #![warn(missing_docs)]
