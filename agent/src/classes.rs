@@ -48,7 +48,10 @@ pub struct Classes {
 impl Classes {
     /// No classes until [`Classes::reload`].
     pub fn new(path: PathBuf) -> Self {
-        Self { path, current: RwLock::new(Arc::from([])) }
+        Self {
+            path,
+            current: RwLock::new(Arc::from([])),
+        }
     }
 
     /// The classes as last read.
@@ -58,11 +61,14 @@ impl Classes {
 
     /// Reads the file anew. A file that was never there is a node without classes.
     pub fn reload(&self) -> Result<(), ClassesError> {
-        let classes = parse(&read(&self.path)?)
-            .ok_or_else(|| ClassesError::TooLarge { path: self.path.clone() })?;
+        let classes = parse(&read(&self.path)?).ok_or_else(|| ClassesError::TooLarge {
+            path: self.path.clone(),
+        })?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if classes.is_empty() && !current.is_empty() {
-            return Err(ClassesError::Vanished { path: self.path.clone() });
+            return Err(ClassesError::Vanished {
+                path: self.path.clone(),
+            });
         }
         *current = classes.into();
         Ok(())
@@ -71,16 +77,23 @@ impl Classes {
 
 /// The file's text; none if there is no file.
 fn read(path: &Path) -> Result<String, ClassesError> {
-    let read_error = |source| ClassesError::Read { path: path.to_owned(), source };
+    let read_error = |source| ClassesError::Read {
+        path: path.to_owned(),
+        source,
+    };
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
         Err(error) => return Err(read_error(error)),
     };
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(read_error)?;
+    file.take(FILE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(read_error)?;
     if bytes.len() as u64 > FILE_BYTES {
-        return Err(ClassesError::TooLarge { path: path.to_owned() });
+        return Err(ClassesError::TooLarge {
+            path: path.to_owned(),
+        });
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -117,11 +130,20 @@ mod tests {
         assert_eq!(*classes.current(), good);
 
         fs::write(&path, "").unwrap();
-        assert!(matches!(classes.reload(), Err(ClassesError::Vanished { .. })));
+        assert!(matches!(
+            classes.reload(),
+            Err(ClassesError::Vanished { .. })
+        ));
         fs::write(&path, "c\n".repeat(MAX_LINES + 1)).unwrap();
-        assert!(matches!(classes.reload(), Err(ClassesError::TooLarge { .. })));
+        assert!(matches!(
+            classes.reload(),
+            Err(ClassesError::TooLarge { .. })
+        ));
         fs::remove_file(&path).unwrap();
-        assert!(matches!(classes.reload(), Err(ClassesError::Vanished { .. })));
+        assert!(matches!(
+            classes.reload(),
+            Err(ClassesError::Vanished { .. })
+        ));
         assert_eq!(*classes.current(), good);
 
         fs::write(&path, "c\n".repeat(MAX_LINES)).unwrap();

@@ -33,7 +33,10 @@ impl Surroundings {
         let [.., last] = CLASSES;
         Self {
             identity: Identity::parse(&hostname::look().fqdn()).ok(),
-            classes: CLASSES.into_iter().find(|path| Path::new(path).exists()).unwrap_or(last),
+            classes: CLASSES
+                .into_iter()
+                .find(|path| Path::new(path).exists())
+                .unwrap_or(last),
         }
     }
 }
@@ -41,7 +44,10 @@ impl Surroundings {
 /// Sets every default; `main` is the configuration file.
 pub(super) fn set(settings: &mut Settings, main: &Path, around: &Surroundings) {
     let beside = |name: &str| Value::String(absolute(main, name));
-    let identity = around.identity.clone().map(|name| ("identity", Value::String(name.into())));
+    let identity = around
+        .identity
+        .clone()
+        .map(|name| ("identity", Value::String(name.into())));
     let fixed = [
         ("collectives", json!(["muster"])),
         ("broker.ca", Value::Null),
@@ -69,16 +75,31 @@ pub(super) fn set(settings: &mut Settings, main: &Path, around: &Surroundings) {
     ];
     for (key, value) in fixed.into_iter().chain(identity) {
         let path = key.split('.').map(str::to_owned).collect();
-        settings.set(path, Setting { value, origin: Origin::Default });
+        settings.set(
+            path,
+            Setting {
+                value,
+                origin: Origin::Default,
+            },
+        );
     }
 }
 
 /// A fault for every key that must be set and is not, unless it was set wrongly and that is told already.
 pub(super) fn missing(settings: &Settings, told: &[Fault]) -> Vec<Fault> {
     let needed = [
-        ("identity", "the machine's host name is not a usable name; name the node"),
-        ("broker.urls", "list the brokers, as in urls = [\"tls://broker.example.net:4222\"]"),
-        ("trust.operator", "give the operator's public key, which begins with O"),
+        (
+            "identity",
+            "the machine's host name is not a usable name; name the node",
+        ),
+        (
+            "broker.urls",
+            "list the brokers, as in urls = [\"tls://broker.example.net:4222\"]",
+        ),
+        (
+            "trust.operator",
+            "give the operator's public key, which begins with O",
+        ),
     ];
     let is_told = |wanted: &str| told.iter().any(|fault| fault.key() == Some(wanted));
     needed

@@ -128,7 +128,11 @@ pub struct Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: unknown key `{}` is ignored", self.origin, self.key)?;
+        write!(
+            out,
+            "{}: unknown key `{}` is ignored",
+            self.origin, self.key
+        )?;
         match self.nearest {
             Some(known) => write!(out, "; did you mean `{known}`?"),
             None => Ok(()),
@@ -137,5 +141,9 @@ impl fmt::Display for Warning {
 }
 
 fn lines(faults: &[Fault]) -> String {
-    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    faults
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
 }

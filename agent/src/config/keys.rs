@@ -62,11 +62,17 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("limits.output_bytes", Kind::Number(1024, 900 * 1024)),
     ("limits.agents.*.concurrency", Kind::Number(1, 10_000)),
     ("limits.agents.*.queue", Kind::Number(0, 1_000_000)),
-    ("limits.agents.*.output_bytes", Kind::Number(1024, 900 * 1024)),
+    (
+        "limits.agents.*.output_bytes",
+        Kind::Number(1024, 900 * 1024),
+    ),
     ("requests.skew_seconds", Kind::Number(0, DAY)),
     ("policy.default", Kind::Word(&["deny", "allow"])),
     ("audit.fail_closed", Kind::Flag),
-    ("log.level", Kind::Word(&["error", "warn", "info", "debug", "trace"])),
+    (
+        "log.level",
+        Kind::Word(&["error", "warn", "info", "debug", "trace"]),
+    ),
     ("log.format", Kind::Word(&["text", "json"])),
     ("drain.seconds", Kind::Number(0, DAY)),
 ];
@@ -74,7 +80,11 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
 /// Looks a path up.
 pub(super) fn place(path: &[String]) -> Place {
     if path.first().is_some_and(|first| first == "plugins") {
-        return if path.len() < 2 { Place::Table } else { Place::Free };
+        return if path.len() < 2 {
+            Place::Table
+        } else {
+            Place::Free
+        };
     }
     let mut found = Place::Unknown;
     for (known, kind) in KEYS {
@@ -123,7 +133,10 @@ mod tests {
         assert_eq!(look("broker.ca"), Place::Value(Kind::OptionalPath));
         assert_eq!(look("broker"), Place::Table);
         assert_eq!(look("limits.agents.service"), Place::Table);
-        assert_eq!(look("limits.agents.service.queue"), Place::Value(Kind::Number(0, 1_000_000)));
+        assert_eq!(
+            look("limits.agents.service.queue"),
+            Place::Value(Kind::Number(0, 1_000_000))
+        );
         assert_eq!(look("plugins"), Place::Table);
         assert_eq!(look("plugins.x.y.z"), Place::Free);
         for unknown in ["brokers", "broker.ca.x", "limits.agents.service.depth"] {

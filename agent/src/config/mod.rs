@@ -24,8 +24,8 @@ pub use error::{ConfigError, Fault, Warning};
 pub use secret::{SecretFileError, check_secret_file};
 pub use settings::Origin;
 pub use values::{
-    AgentLimits, Audit, Broker, Drain, Facts, Limits, Log, LogFormat, Paths, Policy, Requests, Trust,
-    Values, Verdict,
+    AgentLimits, Audit, Broker, Drain, Facts, Limits, Log, LogFormat, Paths, Policy, Requests,
+    Trust, Values, Verdict,
 };
 
 use defaults::Surroundings;
@@ -57,7 +57,10 @@ impl Deref for Config {
 impl Config {
     /// Reads the file, and those in `conf.d` beside it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let read_error = |source| ConfigError::Read { path: path.to_owned(), source };
+        let read_error = |source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        };
         let path = std::path::absolute(path).map_err(read_error)?;
         let mut files = vec![(path.clone(), read_file(&path)?)];
         for extra in extra_files(&path.with_file_name("conf.d"))? {
@@ -78,7 +81,11 @@ impl Config {
         for (path, text) in files {
             reading.add(path, text)?;
         }
-        let Reading { settings, mut faults, warnings } = reading;
+        let Reading {
+            settings,
+            mut faults,
+            warnings,
+        } = reading;
         faults.extend(defaults::missing(&settings, &faults));
         if !faults.is_empty() {
             return Err(ConfigError::Invalid(faults));
@@ -86,7 +93,11 @@ impl Config {
         let tree = settings.tree(|_, value| value.clone());
         let values = serde_json::from_value(tree)
             .map_err(|error| ConfigError::Invalid(vec![Fault::Merged(error)]))?;
-        Ok(Self { values, settings, warnings })
+        Ok(Self {
+            values,
+            settings,
+            warnings,
+        })
     }
 
     /// Keys that were ignored, to be told once at the start.
@@ -103,7 +114,9 @@ impl Config {
     /// plugin's table is replaced. For showing, not for use.
     pub fn item(&self, key: &str) -> Option<Value> {
         let tree = self.settings.tree(report::shown);
-        let found = key.split('.').try_fold(&tree, |value, segment| value.get(segment))?;
+        let found = key
+            .split('.')
+            .try_fold(&tree, |value, segment| value.get(segment))?;
         Some(found.clone())
     }
 
@@ -115,7 +128,10 @@ impl Config {
 
 /// The `.toml` files in a directory, sorted by name. Hidden ones are not ours; no directory is no files.
 fn extra_files(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
-    let read_error = |source| ConfigError::Read { path: directory.to_owned(), source };
+    let read_error = |source| ConfigError::Read {
+        path: directory.to_owned(),
+        source,
+    };
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -124,8 +140,14 @@ fn extra_files(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.map_err(read_error)?.path();
-        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if !hidden && path.extension().is_some_and(|extension| extension == "toml") {
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden
+            && path
+                .extension()
+                .is_some_and(|extension| extension == "toml")
+        {
             files.push(path);
         }
     }
@@ -134,14 +156,21 @@ fn extra_files(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
 }
 
 fn read_file(path: &Path) -> Result<String, ConfigError> {
-    let read_error = |source| ConfigError::Read { path: path.to_owned(), source };
+    let read_error = |source| ConfigError::Read {
+        path: path.to_owned(),
+        source,
+    };
     let file = File::open(path).map_err(read_error)?;
     let mut text = String::new();
-    file.take(FILE_BYTES + 1).read_to_string(&mut text).map_err(read_error)?;
+    file.take(FILE_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(read_error)?;
     match text.len() as u64 {
-        size if size > FILE_BYTES => {
-            Err(ConfigError::TooLarge { path: path.to_owned(), size, limit: FILE_BYTES })
-        }
+        size if size > FILE_BYTES => Err(ConfigError::TooLarge {
+            path: path.to_owned(),
+            size,
+            limit: FILE_BYTES,
+        }),
         _ => Ok(text),
     }
 }

@@ -68,7 +68,9 @@ impl Reading {
                 Ok(value) if path.len() > 2 || value.is_object() => {
                     self.settings.set(path.clone(), Setting { value, origin });
                 }
-                Ok(value) => self.faults.push(Wrong::kind(&value, "a table").at(key, origin)),
+                Ok(value) => self
+                    .faults
+                    .push(Wrong::kind(&value, "a table").at(key, origin)),
                 Err(wrong) => self.faults.push(wrong.at(key, origin)),
             },
             (Place::Table, DeValue::Table(table)) => {
@@ -78,14 +80,23 @@ impl Reading {
             (Place::Table, value) => {
                 let found = found(&json(value).unwrap_or_default());
                 let expected = "a table".to_owned();
-                self.faults.push(Fault::Type { key, origin, found, expected });
+                self.faults.push(Fault::Type {
+                    key,
+                    origin,
+                    found,
+                    expected,
+                });
             }
             (Place::Unknown, DeValue::Table(table)) if !table.is_empty() => {
                 self.table(source, path, table);
             }
             (Place::Unknown, _) => {
                 let nearest = keys::nearest(&key);
-                self.warnings.push(Warning { key, origin, nearest });
+                self.warnings.push(Warning {
+                    key,
+                    origin,
+                    nearest,
+                });
             }
         }
     }
@@ -97,7 +108,11 @@ impl Reading {
             && let Err(error) = Name::parse(name)
         {
             let key = path.join(".");
-            self.faults.push(Fault::Name { key, origin: origin.clone(), error });
+            self.faults.push(Fault::Name {
+                key,
+                origin: origin.clone(),
+                error,
+            });
         }
     }
 }
@@ -106,7 +121,10 @@ impl Source<'_> {
     fn origin(&self, at: usize) -> Origin {
         let before = self.text.get(..at).unwrap_or(self.text);
         let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
-        Origin::File { path: self.path.to_owned(), line }
+        Origin::File {
+            path: self.path.to_owned(),
+            line,
+        }
     }
 }
 
@@ -129,8 +147,18 @@ impl Wrong {
 
     fn at(self, key: String, origin: Origin) -> Fault {
         match self {
-            Self::Kind(found, expected) => Fault::Type { key, origin, found, expected },
-            Self::Value(value, expected) => Fault::Value { key, origin, value, expected },
+            Self::Kind(found, expected) => Fault::Type {
+                key,
+                origin,
+                found,
+                expected,
+            },
+            Self::Value(value, expected) => Fault::Value {
+                key,
+                origin,
+                value,
+                expected,
+            },
             Self::Name(error) => Fault::Name { key, origin, error },
             Self::Userinfo => Fault::Userinfo { key, origin },
         }
@@ -159,8 +187,14 @@ fn check(kind: Kind, value: Value, file: &Path) -> Result<Value, Wrong> {
         Kind::Flag => Err(Wrong::kind(&value, "true or false")),
         Kind::Number(least, most) => match value.as_i64().map(u64::try_from) {
             Some(Ok(number)) if (least..=most).contains(&number) => Ok(value),
-            Some(_) => Err(Wrong::value(&value, format!("a number from {least} to {most}"))),
-            None => Err(Wrong::kind(&value, &format!("a whole number from {least} to {most}"))),
+            Some(_) => Err(Wrong::value(
+                &value,
+                format!("a number from {least} to {most}"),
+            )),
+            None => Err(Wrong::kind(
+                &value,
+                &format!("a whole number from {least} to {most}"),
+            )),
         },
         Kind::Word(words) => match text(&value)? {
             word if words.contains(&word) => Ok(value),
@@ -174,7 +208,9 @@ fn text(value: &Value) -> Result<&str, Wrong> {
 }
 
 fn each(value: &Value, check: impl Fn(&Value) -> Result<Value, Wrong>) -> Result<Value, Wrong> {
-    let items = value.as_array().ok_or_else(|| Wrong::kind(value, "a list of texts"))?;
+    let items = value
+        .as_array()
+        .ok_or_else(|| Wrong::kind(value, "a list of texts"))?;
     if items.is_empty() {
         return Err(Wrong::value(value, "a list with at least one entry"));
     }
@@ -187,7 +223,10 @@ fn url(value: &Value) -> Result<(), Wrong> {
     match given.split_once("://") {
         Some((_, rest)) if rest.contains('@') => Err(Wrong::Userinfo),
         Some(("tls" | "nats" | "wss" | "ws", host)) if !host.is_empty() => Ok(()),
-        _ => Err(Wrong::value(value, "a URL such as tls://broker.example.net:4222")),
+        _ => Err(Wrong::value(
+            value,
+            "a URL such as tls://broker.example.net:4222",
+        )),
     }
 }
 
@@ -203,13 +242,19 @@ fn operator(value: &Value) -> Result<(), Wrong> {
         let expected = "an operator's public key, not its seed";
         return Err(Wrong::Value("a secret".to_owned(), expected.to_owned()));
     }
-    Err(Wrong::value(value, "an operator's public key: `O` and 55 more characters"))
+    Err(Wrong::value(
+        value,
+        "an operator's public key: `O` and 55 more characters",
+    ))
 }
 
 /// A path as seen from the file that holds it, without `.` in it.
 pub(super) fn absolute(file: &Path, given: &str) -> String {
     let joined = file.parent().unwrap_or(Path::new("/")).join(given);
-    let plain: PathBuf = joined.components().filter(|part| *part != Component::CurDir).collect();
+    let plain: PathBuf = joined
+        .components()
+        .filter(|part| *part != Component::CurDir)
+        .collect();
     plain.to_string_lossy().into_owned()
 }
 
@@ -241,15 +286,21 @@ fn json(value: &DeValue<'_>) -> Result<Value, Wrong> {
             .and_then(serde_json::Number::from_f64)
             .map(Value::Number)
             .ok_or_else(|| Wrong::Value(number.to_string(), "a finite number".to_owned()))?,
-        DeValue::Array(items) => {
-            items.iter().map(|item| json(item.get_ref())).collect::<Result<_, _>>()?
-        }
+        DeValue::Array(items) => items
+            .iter()
+            .map(|item| json(item.get_ref()))
+            .collect::<Result<_, _>>()?,
         DeValue::Table(table) => {
             let entry = |(key, value): (&Spanned<_>, &Spanned<_>)| {
                 let key: &std::borrow::Cow<'_, str> = key.get_ref();
                 Ok((key.to_string(), json(value.get_ref())?))
             };
-            Value::Object(table.iter().map(entry).collect::<Result<Map<_, _>, Wrong>>()?)
+            Value::Object(
+                table
+                    .iter()
+                    .map(entry)
+                    .collect::<Result<Map<_, _>, Wrong>>()?,
+            )
         }
     })
 }

@@ -15,13 +15,20 @@ pub(super) fn render(settings: &Settings, warnings: &[Warning]) -> String {
         .iter()
         .map(|(path, setting)| {
             let value = text(&shown(path, &setting.value));
-            (rank(path), [path.join("."), value, setting.origin.to_string()])
+            (
+                rank(path),
+                [path.join("."), value, setting.origin.to_string()],
+            )
         })
         .collect();
     rows.sort_by_key(|(rank, _)| *rank);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|(_, row)| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0).min(48)
+        cells
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+            .min(48)
     };
     let (keys, values) = (width(0), width(1));
     let mut out = String::new();
@@ -38,9 +45,14 @@ pub(super) fn render(settings: &Settings, warnings: &[Warning]) -> String {
 fn rank(path: &[String]) -> usize {
     let matches = |known: &str| {
         known.split('.').count() == path.len()
-            && known.split('.').zip(path).all(|(known, given)| known == "*" || known == given)
+            && known
+                .split('.')
+                .zip(path)
+                .all(|(known, given)| known == "*" || known == given)
     };
-    KEYS.iter().position(|(known, _)| matches(known)).unwrap_or(KEYS.len())
+    KEYS.iter()
+        .position(|(known, _)| matches(known))
+        .unwrap_or(KEYS.len())
 }
 
 fn text(value: &Value) -> String {
@@ -80,8 +92,19 @@ fn redact(value: &Value) -> Value {
 /// Whether a name is that of a secret itself, and not of a file that holds one.
 fn looks_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let place = ["file", "path", "dir"].iter().any(|end| name.ends_with(end));
-    let words = ["password", "passwd", "passphrase", "secret", "token", "seed", "api_key", "private_key"];
+    let place = ["file", "path", "dir"]
+        .iter()
+        .any(|end| name.ends_with(end));
+    let words = [
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "token",
+        "seed",
+        "api_key",
+        "private_key",
+    ];
     !place && words.iter().any(|word| name.contains(word))
 }
 
@@ -91,7 +114,13 @@ mod tests {
 
     #[test]
     fn secrets_are_guessed_by_name_and_files_of_secrets_are_not() {
-        for secret in ["password", "DB_Password", "api_token", "client_secret", "private_key"] {
+        for secret in [
+            "password",
+            "DB_Password",
+            "api_token",
+            "client_secret",
+            "private_key",
+        ] {
             assert!(looks_secret(secret), "{secret}");
         }
         for plain in ["types", "password_file", "token_path", "keys", "user"] {

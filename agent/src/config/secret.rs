@@ -72,9 +72,18 @@ mod tests {
     fn only_a_file_closed_to_others_holds_a_secret() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("node.creds");
-        assert!(matches!(check_secret_file(&path), Err(SecretFileError::Read { .. })));
+        assert!(matches!(
+            check_secret_file(&path),
+            Err(SecretFileError::Read { .. })
+        ));
         fs::write(&path, "x").unwrap();
-        for (mode, closed) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false), (0o660, false)] {
+        for (mode, closed) in [
+            (0o600, true),
+            (0o400, true),
+            (0o640, false),
+            (0o604, false),
+            (0o660, false),
+        ] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             match check_secret_file(&path) {
                 Ok(()) => assert!(closed, "{mode:o}"),
@@ -85,6 +94,9 @@ mod tests {
                 Err(other) => panic!("{other}"),
             }
         }
-        assert!(matches!(check_secret_file(scratch.path()), Err(SecretFileError::NotAFile { .. })));
+        assert!(matches!(
+            check_secret_file(scratch.path()),
+            Err(SecretFileError::NotAFile { .. })
+        ));
     }
 }

@@ -49,7 +49,8 @@ impl Settings {
         if empty_table && self.0.keys().any(|known| known.starts_with(&path)) {
             return;
         }
-        self.0.retain(|known, _| !known.starts_with(&path) && !path.starts_with(known));
+        self.0
+            .retain(|known, _| !known.starts_with(&path) && !path.starts_with(known));
         self.0.insert(path, setting);
     }
 
@@ -61,7 +62,9 @@ impl Settings {
 
     /// All settings, by key.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[String], &Setting)> {
-        self.0.iter().map(|(path, setting)| (path.as_slice(), setting))
+        self.0
+            .iter()
+            .map(|(path, setting)| (path.as_slice(), setting))
     }
 
     /// All values as one nested object. `show` may replace a value, to hide it.
@@ -73,7 +76,9 @@ impl Settings {
                 for name in tables {
                     table = table.and_then(|inner| {
                         let entry = inner.entry(name.as_str());
-                        entry.or_insert_with(|| Value::Object(Map::new())).as_object_mut()
+                        entry
+                            .or_insert_with(|| Value::Object(Map::new()))
+                            .as_object_mut()
                     });
                 }
                 if let Some(table) = table {
@@ -95,7 +100,13 @@ mod tests {
         let mut settings = Settings::default();
         for (key, value) in values {
             let path = key.split('.').map(str::to_owned).collect();
-            settings.set(path, Setting { value: value.clone(), origin: Origin::Default });
+            settings.set(
+                path,
+                Setting {
+                    value: value.clone(),
+                    origin: Origin::Default,
+                },
+            );
         }
         settings.tree(|_, value| value.clone())
     }
@@ -104,9 +115,21 @@ mod tests {
     fn later_values_replace_what_stands_in_their_way() {
         let values = [("a.b", json!(1)), ("a.c", json!(2)), ("a.b", json!([3]))];
         assert_eq!(merged(&values), json!({"a": {"b": [3], "c": 2}}));
-        assert_eq!(merged(&[("a", json!(1)), ("a.b", json!(2))]), json!({"a": {"b": 2}}));
-        assert_eq!(merged(&[("a.b", json!(1)), ("a", json!(2))]), json!({"a": 2}));
-        assert_eq!(merged(&[("a.b", json!(1)), ("a", json!({}))]), json!({"a": {"b": 1}}));
-        assert_eq!(merged(&[("a", json!({})), ("a.b", json!(1))]), json!({"a": {"b": 1}}));
+        assert_eq!(
+            merged(&[("a", json!(1)), ("a.b", json!(2))]),
+            json!({"a": {"b": 2}})
+        );
+        assert_eq!(
+            merged(&[("a.b", json!(1)), ("a", json!(2))]),
+            json!({"a": 2})
+        );
+        assert_eq!(
+            merged(&[("a.b", json!(1)), ("a", json!({}))]),
+            json!({"a": {"b": 1}})
+        );
+        assert_eq!(
+            merged(&[("a", json!({})), ("a.b", json!(1))]),
+            json!({"a": {"b": 1}})
+        );
     }
 }

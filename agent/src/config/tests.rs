@@ -57,9 +57,18 @@ fn two_keys_are_enough_and_the_rest_has_safe_defaults() {
 #[test]
 fn later_files_win_key_by_key_and_origins_tell_file_and_line() {
     let (scratch, config) = load(&[
-        ("rpcd.toml", &format!("identity = \"a\"\n{}[limits]\nqueue = 7\nconcurrency = 3\n", minimal())),
+        (
+            "rpcd.toml",
+            &format!(
+                "identity = \"a\"\n{}[limits]\nqueue = 7\nconcurrency = 3\n",
+                minimal()
+            ),
+        ),
         ("conf.d/20-late.toml", "[limits]\n\nqueue = 9\n"),
-        ("conf.d/10-early.toml", "limits.queue = 8\nlog.format = \"json\"\n"),
+        (
+            "conf.d/10-early.toml",
+            "limits.queue = 8\nlog.format = \"json\"\n",
+        ),
         ("conf.d/.hidden.toml", "limits.queue = 1"),
         ("conf.d/README", "not toml"),
     ]);
@@ -67,7 +76,13 @@ fn later_files_win_key_by_key_and_origins_tell_file_and_line() {
     assert_eq!((config.limits.queue, config.limits.concurrency), (9, 3));
     assert_eq!(config.log.format, LogFormat::Json);
     let late = scratch.path().join("conf.d/20-late.toml");
-    assert_eq!(config.origin("limits.queue"), Some(&Origin::File { path: late, line: 3 }));
+    assert_eq!(
+        config.origin("limits.queue"),
+        Some(&Origin::File {
+            path: late,
+            line: 3
+        })
+    );
     assert_eq!(config.origin("drain.seconds"), Some(&Origin::Default));
     assert_eq!(config.origin("nothing"), None);
 }
@@ -75,8 +90,17 @@ fn later_files_win_key_by_key_and_origins_tell_file_and_line() {
 #[test]
 fn paths_are_relative_to_the_file_that_holds_them() {
     let (scratch, config) = load(&[
-        ("rpcd.toml", &format!("identity = \"a\"\n{}[paths]\nstate = \"./s/../t\"\n", minimal())),
-        ("conf.d/x.toml", "[paths]\naudit = \"a.log\"\nroot = \"/srv\"\n[facts]\nfacter = \"\"\n"),
+        (
+            "rpcd.toml",
+            &format!(
+                "identity = \"a\"\n{}[paths]\nstate = \"./s/../t\"\n",
+                minimal()
+            ),
+        ),
+        (
+            "conf.d/x.toml",
+            "[paths]\naudit = \"a.log\"\nroot = \"/srv\"\n[facts]\nfacter = \"\"\n",
+        ),
     ]);
     let config = config.unwrap();
     assert_eq!(config.paths.state, scratch.path().join("s/../t"));
@@ -87,7 +111,10 @@ fn paths_are_relative_to_the_file_that_holds_them() {
 
 #[test]
 fn an_agent_may_have_limits_of_its_own() {
-    let text = format!("identity = \"a\"\n{}[limits.agents.package]\nconcurrency = 1\n", minimal());
+    let text = format!(
+        "identity = \"a\"\n{}[limits.agents.package]\nconcurrency = 1\n",
+        minimal()
+    );
     let config = load(&[("rpcd.toml", &text)]).1.unwrap();
     let of = |name: &str| config.limits.of(&Name::parse(name).unwrap());
     assert_eq!((of("package").concurrency, of("package").queue), (1, 100));
@@ -96,10 +123,16 @@ fn an_agent_may_have_limits_of_its_own() {
 
 #[test]
 fn unknown_keys_are_ignored_aloud() {
-    let text = format!("identity = \"a\"\nnonsense = 1\n{}[request]\nskew_seconds = 5\n", minimal());
+    let text = format!(
+        "identity = \"a\"\nnonsense = 1\n{}[request]\nskew_seconds = 5\n",
+        minimal()
+    );
     let config = load(&[("rpcd.toml", &text)]).1.unwrap();
     let told: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
-    assert!(told[0].ends_with("rpcd.toml:2: unknown key `nonsense` is ignored"), "{told:?}");
+    assert!(
+        told[0].ends_with("rpcd.toml:2: unknown key `nonsense` is ignored"),
+        "{told:?}"
+    );
     let hint = "rpcd.toml:8: unknown key `request.skew_seconds` is ignored; did you mean `requests.skew_seconds`?";
     assert!(told[1].ends_with(hint), "{told:?}");
     assert_eq!(config.requests.skew, Duration::from_secs(30));
@@ -127,16 +160,23 @@ fn every_wrong_value_is_told_at_once_with_its_place() {
         "rpcd.toml:16: `plugins.x` is a number; it must be a table",
         "`trust.operator` is not set",
     ] {
-        assert!(told.iter().any(|line| line.contains(expected)), "{expected}\n{told:#?}");
+        assert!(
+            told.iter().any(|line| line.contains(expected)),
+            "{expected}\n{told:#?}"
+        );
     }
     assert_eq!(told.len(), 11, "{told:#?}");
 }
 
 #[test]
 fn secrets_in_the_wrong_place_are_refused_and_not_repeated() {
-    let told = faults("broker.urls = [\"tls://rip:hunter2@broker\"]\ntrust.operator = \"SOhunter2\"\n");
+    let told =
+        faults("broker.urls = [\"tls://rip:hunter2@broker\"]\ntrust.operator = \"SOhunter2\"\n");
     let told = ConfigError::Invalid(told).to_string();
-    assert!(told.contains("user name") && told.contains("not its seed"), "{told}");
+    assert!(
+        told.contains("user name") && told.contains("not its seed"),
+        "{told}"
+    );
     assert!(!told.contains("hunter2"), "{told}");
 }
 
@@ -159,41 +199,67 @@ fn items_are_looked_up_by_dotted_key_and_secrets_stay_hidden() {
         minimal()
     );
     let config = load(&[("rpcd.toml", &text)]).1.unwrap();
-    assert_eq!(config.item("broker.urls"), Some(json!(["tls://broker:4222"])));
+    assert_eq!(
+        config.item("broker.urls"),
+        Some(json!(["tls://broker:4222"]))
+    );
     assert_eq!(config.item("drain"), Some(json!({"seconds": 30})));
-    assert_eq!(config.item("plugins.x.y"), Some(json!([1, {"token": "(redacted)"}])));
-    assert_eq!(config.item("plugins.x.db.password"), Some(json!("(redacted)")));
+    assert_eq!(
+        config.item("plugins.x.y"),
+        Some(json!([1, {"token": "(redacted)"}]))
+    );
+    assert_eq!(
+        config.item("plugins.x.db.password"),
+        Some(json!("(redacted)"))
+    );
     assert_eq!(config.item("plugins.x.when"), Some(json!("2026-01-01")));
     assert_eq!(config.item("plugins.x.z"), None);
     assert_eq!(config.item(""), None);
     assert_eq!(config.plugins["x"]["db"]["password"], json!("hunter2"));
     assert!(config.plugins["empty"].is_empty());
     let report = config.check_report();
-    assert!(!report.contains("hunter2") && !report.contains("t0k"), "{report}");
+    assert!(
+        !report.contains("hunter2") && !report.contains("t0k"),
+        "{report}"
+    );
 }
 
 #[test]
 fn the_report_is_aligned_and_names_every_origin() {
-    let around =
-        Surroundings { identity: Some(Identity::parse("n1").unwrap()), classes: "/classes.txt" };
+    let around = Surroundings {
+        identity: Some(Identity::parse("n1").unwrap()),
+        classes: "/classes.txt",
+    };
     let files = [("/e/rpcd.toml".into(), minimal())];
     let config = Config::merge(Path::new("/e/rpcd.toml"), &around, &files).unwrap();
     let report = config.check_report();
     let lines: Vec<&str> = report.lines().collect();
     assert_eq!(lines.len(), 26, "{report}");
-    assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["identity", "=", "\"n1\"", "#", "default"]);
+    assert_eq!(
+        lines[0].split_whitespace().collect::<Vec<_>>(),
+        ["identity", "=", "\"n1\"", "#", "default"]
+    );
     assert!(lines[2].ends_with("# /e/rpcd.toml:2"), "{report}");
     let equals: Vec<_> = lines.iter().map(|line| line.find(" = ")).collect();
     assert!(equals.iter().all(|at| *at == equals[0]), "{report}");
-    assert!(report.contains("broker.ca                    = none"), "{report}");
+    assert!(
+        report.contains("broker.ca                    = none"),
+        "{report}"
+    );
 }
 
 #[test]
 fn a_machine_without_a_usable_name_must_be_named() {
-    let around = Surroundings { identity: None, classes: "/classes.txt" };
+    let around = Surroundings {
+        identity: None,
+        classes: "/classes.txt",
+    };
     let files = [("/e/rpcd.toml".into(), minimal())];
     let error = Config::merge(Path::new("/e/rpcd.toml"), &around, &files).unwrap_err();
-    assert!(error.to_string().starts_with("`identity` is not set"), "{error}");
+    assert!(
+        error.to_string().starts_with("`identity` is not set"),
+        "{error}"
+    );
 }
 
 proptest! {

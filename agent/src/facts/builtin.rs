@@ -14,14 +14,23 @@ pub(super) fn collect(system: &dyn System) -> Map<String, Value> {
         facts.extend(value.map(|value| (name.to_owned(), value)));
     };
     put("kernel", Some(json!(kernel())));
-    put("kernelrelease", sysinfo::System::kernel_version().ok().map(Value::from));
+    put(
+        "kernelrelease",
+        sysinfo::System::kernel_version().ok().map(Value::from),
+    );
     put("os", Some(os::collect(system)));
     put("networking", Some(network::collect(&hostname::look())));
     put("mountpoints", mountpoints());
     put("system_uptime", sysinfo::System::uptime().ok().map(uptime));
-    put("timezone", Some(json!(jiff::Zoned::now().strftime("%Z").to_string())));
+    put(
+        "timezone",
+        Some(json!(jiff::Zoned::now().strftime("%Z").to_string())),
+    );
     let virtualization = virtualization::look();
-    put("is_virtual", Some(json!(virtualization != virtualization::PHYSICAL)));
+    put(
+        "is_virtual",
+        Some(json!(virtualization != virtualization::PHYSICAL)),
+    );
     put("virtual", Some(json!(virtualization)));
     if let Ok(machine) = hardware() {
         put("processors", Some(processors(&machine)));
@@ -63,7 +72,10 @@ fn memory(machine: &sysinfo::System) -> Value {
     let system = space(machine.total_memory(), machine.available_memory());
     memory.insert("system".to_owned(), system);
     if machine.total_swap() > 0 {
-        memory.insert("swap".to_owned(), space(machine.total_swap(), machine.free_swap()));
+        memory.insert(
+            "swap".to_owned(),
+            space(machine.total_swap(), machine.free_swap()),
+        );
     }
     Value::Object(memory)
 }
@@ -76,7 +88,10 @@ fn mountpoints() -> Option<Value> {
         let mut mounted = space(disk.total_space(), disk.available_space());
         if let Some(mounted) = mounted.as_object_mut() {
             mounted.insert("device".to_owned(), json!(disk.name().to_string_lossy()));
-            mounted.insert("filesystem".to_owned(), json!(disk.file_system().to_string_lossy()));
+            mounted.insert(
+                "filesystem".to_owned(),
+                json!(disk.file_system().to_string_lossy()),
+            );
         }
         (disk.mount_point().to_string_lossy().into_owned(), mounted)
     };

@@ -30,14 +30,19 @@ pub(super) type Gathered = (String, Result<Map<String, Value>, FactError>);
 
 /// All sources of the directory, sorted by name. No directory is no sources.
 pub(super) fn gather(system: &dyn System, directory: &Path) -> Result<Vec<Gathered>, FactError> {
-    let read_error = |source| FactError::Read { path: directory.to_owned(), source };
+    let read_error = |source| FactError::Read {
+        path: directory.to_owned(),
+        source,
+    };
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(read_error(error)),
     };
-    let mut paths =
-        entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, _>>().map_err(read_error)?;
+    let mut paths = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(read_error)?;
     paths.sort();
     let sources = paths.into_iter().filter_map(|path| {
         let name = path.display().to_string();
@@ -56,7 +61,10 @@ pub(super) fn facter(system: &dyn System, program: &Path) -> Gathered {
 
 /// The facts of one entry; nothing if it is no source.
 fn source(system: &dyn System, path: PathBuf) -> Result<Option<Map<String, Value>>, FactError> {
-    if path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b".")) {
+    if path
+        .file_name()
+        .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
+    {
         return Ok(None);
     }
     let metadata = match fs::metadata(&path) {
@@ -66,7 +74,9 @@ fn source(system: &dyn System, path: PathBuf) -> Result<Option<Map<String, Value
     if !metadata.is_file() {
         return Ok(None);
     }
-    let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
+    let extension = path
+        .extension()
+        .map(|extension| extension.to_string_lossy().to_lowercase());
     if let Some(form) = extension.as_deref().and_then(Form::of_extension) {
         return file(&path, form).map(Some);
     }
@@ -84,12 +94,19 @@ fn source(system: &dyn System, path: PathBuf) -> Result<Option<Map<String, Value
 }
 
 fn file(path: &Path, form: Form) -> Result<Map<String, Value>, FactError> {
-    let read_error = |source| FactError::Read { path: path.to_owned(), source };
+    let read_error = |source| FactError::Read {
+        path: path.to_owned(),
+        source,
+    };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(read_error)?;
-    file.take(SOURCE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(read_error)?;
+    file.take(SOURCE_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(read_error)?;
     if bytes.len() > SOURCE_BYTES {
-        return Err(FactError::TooLarge { limit: SOURCE_BYTES });
+        return Err(FactError::TooLarge {
+            limit: SOURCE_BYTES,
+        });
     }
     if bytes.trim_ascii().is_empty() {
         return Err(FactError::Empty);
@@ -118,12 +135,20 @@ fn run<S: Into<String>>(
     let output = system.run(&command).map_err(FactError::Run)?;
     if !output.success() {
         let text = output.text();
-        let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
+        let first = text
+            .lines()
+            .find(|line| !line.trim().is_empty())
+            .unwrap_or("it printed nothing");
         let said = first.chars().take(SAID_CHARS).collect();
-        return Err(FactError::Failed { code: output.code, said });
+        return Err(FactError::Failed {
+            code: output.code,
+            said,
+        });
     }
     if output.truncated {
-        return Err(FactError::TooLarge { limit: SOURCE_BYTES });
+        return Err(FactError::TooLarge {
+            limit: SOURCE_BYTES,
+        });
     }
     Ok(output.stdout)
 }

@@ -28,7 +28,11 @@ impl HostName {
 /// Asks the kernel, then `/etc/hosts`, then `/etc/resolv.conf`.
 pub fn look() -> HostName {
     let kernel = nix::unistd::gethostname().unwrap_or_default();
-    resolve(&kernel.to_string_lossy(), &text("/etc/hosts"), &text("/etc/resolv.conf"))
+    resolve(
+        &kernel.to_string_lossy(),
+        &text("/etc/hosts"),
+        &text("/etc/resolv.conf"),
+    )
 }
 
 /// The beginning of a file; nothing if there is none.
@@ -45,15 +49,25 @@ fn text(path: &str) -> String {
 fn resolve(kernel: &str, hosts: &str, resolv: &str) -> HostName {
     let kernel = kernel.trim_end_matches('.').to_ascii_lowercase();
     if let Some((hostname, domain)) = kernel.split_once('.') {
-        return HostName { hostname: hostname.to_owned(), domain: Some(domain.to_owned()) };
+        return HostName {
+            hostname: hostname.to_owned(),
+            domain: Some(domain.to_owned()),
+        };
     }
     let domain = domain_in_hosts(&kernel, hosts).or_else(|| domain_in_resolv(resolv));
-    HostName { hostname: kernel, domain }
+    HostName {
+        hostname: kernel,
+        domain,
+    }
 }
 
 fn domain_in_hosts(kernel: &str, hosts: &str) -> Option<String> {
     for line in hosts.lines() {
-        let line = line.split('#').next().unwrap_or_default().to_ascii_lowercase();
+        let line = line
+            .split('#')
+            .next()
+            .unwrap_or_default()
+            .to_ascii_lowercase();
         for name in line.split_whitespace().skip(1) {
             match name.trim_end_matches('.').split_once('.') {
                 // `localhost.localdomain` is nobody's name.

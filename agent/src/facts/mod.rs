@@ -68,7 +68,11 @@ pub struct FactStore {
 impl FactStore {
     /// A store without facts until [`FactStore::reload`].
     pub fn new(sources: Sources) -> Self {
-        Self { sources, current: RwLock::default(), last_good: Mutex::default() }
+        Self {
+            sources,
+            current: RwLock::default(),
+            last_good: Mutex::default(),
+        }
     }
 
     /// The facts as of the last collection.
@@ -78,7 +82,10 @@ impl FactStore {
 
     /// Collects anew and replaces the current facts as a whole. Returns what went wrong.
     pub fn reload(&self, machines: Machines<'_>) -> Vec<FactProblem> {
-        let mut last_good = self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_good = self
+            .last_good
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut problems = Vec::new();
         let mut good = Vec::new();
         for (name, facts) in self.gather(machines, &last_good, &mut problems) {
@@ -87,7 +94,11 @@ impl FactStore {
                 Err(error) => {
                     let kept = last_good.get(&name).cloned();
                     let is_kept = kept.is_some();
-                    problems.push(FactProblem { source_name: name.clone(), error, kept: is_kept });
+                    problems.push(FactProblem {
+                        source_name: name.clone(),
+                        error,
+                        kept: is_kept,
+                    });
                     good.extend(kept.map(|facts| (name, facts)));
                 }
             }
@@ -113,10 +124,16 @@ impl FactStore {
             Err(error) => {
                 let source_name = self.sources.facts_d.display().to_string();
                 let inside = format!("{source_name}/");
-                let kept = last_good.iter().filter(|(name, _)| name.starts_with(&inside));
+                let kept = last_good
+                    .iter()
+                    .filter(|(name, _)| name.starts_with(&inside));
                 let known = gathered.len();
                 gathered.extend(kept.map(|(name, facts)| (name.clone(), Ok(facts.clone()))));
-                problems.push(FactProblem { source_name, error, kept: gathered.len() > known });
+                problems.push(FactProblem {
+                    source_name,
+                    error,
+                    kept: gathered.len() > known,
+                });
             }
         }
         gathered

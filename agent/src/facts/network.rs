@@ -15,9 +15,15 @@ pub(super) fn collect(names: &HostName) -> Value {
         for (name, data) in &networks {
             let mac = data.mac_address();
             let mac = (!mac.is_unspecified()).then(|| mac.to_string());
-            let addresses: Vec<(IpAddr, u8)> =
-                data.ip_networks().iter().map(|network| (network.addr, network.prefix)).collect();
-            interfaces.insert(name.to_string_lossy().into_owned(), interface(mac, data.mtu(), &addresses));
+            let addresses: Vec<(IpAddr, u8)> = data
+                .ip_networks()
+                .iter()
+                .map(|network| (network.addr, network.prefix))
+                .collect();
+            interfaces.insert(
+                name.to_string_lossy().into_owned(),
+                interface(mac, data.mtu(), &addresses),
+            );
         }
     }
     let routes = fs::read_to_string("/proc/net/route").unwrap_or_default();
@@ -55,19 +61,30 @@ fn default_interface(routes: &str) -> Option<String> {
             _ => None,
         }
     };
-    routes.lines().filter_map(default).min_by_key(|(metric, _)| *metric).map(|(_, name)| name)
+    routes
+        .lines()
+        .filter_map(default)
+        .min_by_key(|(metric, _)| *metric)
+        .map(|(_, name)| name)
 }
 
 fn assemble(names: &HostName, interfaces: Map<String, Value>, default: Option<String>) -> Value {
     let mut facts = Map::new();
     facts.insert("hostname".to_owned(), json!(names.hostname));
     facts.insert("fqdn".to_owned(), json!(names.fqdn()));
-    facts.extend(names.domain.as_ref().map(|domain| ("domain".to_owned(), json!(domain))));
+    facts.extend(
+        names
+            .domain
+            .as_ref()
+            .map(|domain| ("domain".to_owned(), json!(domain))),
+    );
     let has_address = |name: &&String| *name != "lo" && interfaces.get(*name).is_some_and(has_ip);
     let primary = default.or_else(|| interfaces.keys().find(has_address).cloned());
     if let Some(primary) = primary {
         for key in ["ip", "ip6", "mac", "mtu"] {
-            let value = interfaces.get(&primary).and_then(|interface| interface.get(key));
+            let value = interfaces
+                .get(&primary)
+                .and_then(|interface| interface.get(key));
             facts.extend(value.map(|value| (key.to_owned(), value.clone())));
         }
         facts.insert("primary".to_owned(), json!(primary));
@@ -77,7 +94,10 @@ fn assemble(names: &HostName, interfaces: Map<String, Value>, default: Option<St
 }
 
 fn has_ip(interface: &Value) -> bool {
-    interface.get("ip").or_else(|| interface.get("ip6")).is_some()
+    interface
+        .get("ip")
+        .or_else(|| interface.get("ip6"))
+        .is_some()
 }
 
 #[cfg(test)]
@@ -100,15 +120,24 @@ mod tests {
 
     #[test]
     fn the_primary_interface_lends_its_addresses() {
-        let names = HostName { hostname: "db1".into(), domain: Some("acme.net".into()) };
+        let names = HostName {
+            hostname: "db1".into(),
+            domain: Some("acme.net".into()),
+        };
         let address = |text: &str| (text.parse().unwrap(), 24);
         let eth0 = interface(
             Some("52:54:00:12:34:56".into()),
             1500,
-            &[address("fe80::1"), address("10.0.0.5"), address("2001:db8::5")],
+            &[
+                address("fe80::1"),
+                address("10.0.0.5"),
+                address("2001:db8::5"),
+            ],
         );
         let lo = interface(None, 65_536, &[address("127.0.0.1")]);
-        let interfaces: Map<_, _> = [("eth0".into(), eth0), ("lo".into(), lo)].into_iter().collect();
+        let interfaces: Map<_, _> = [("eth0".into(), eth0), ("lo".into(), lo)]
+            .into_iter()
+            .collect();
         for default in [Some("eth0".to_owned()), None] {
             let facts = assemble(&names, interfaces.clone(), default);
             assert_eq!(facts["fqdn"], "db1.acme.net");
@@ -116,7 +145,10 @@ mod tests {
             assert_eq!(facts["ip6"], "2001:db8::5");
             assert_eq!(facts["mac"], "52:54:00:12:34:56");
             assert_eq!(facts["primary"], "eth0");
-            assert_eq!(facts["interfaces"]["lo"], json!({"mtu": 65_536, "ip": "127.0.0.1", "cidr": "127.0.0.1/24"}));
+            assert_eq!(
+                facts["interfaces"]["lo"],
+                json!({"mtu": 65_536, "ip": "127.0.0.1", "cidr": "127.0.0.1/24"})
+            );
         }
     }
 }

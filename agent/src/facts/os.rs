@@ -12,16 +12,24 @@ const FILE_BYTES: u64 = 64 * 1024;
 
 /// Looks below the machine's root; a root without these files, such as a scratch directory, has this machine's.
 pub(super) fn collect(system: &dyn System) -> Value {
-    let own = ["/etc/os-release", "/usr/lib/os-release"].iter().find_map(|path| text(system, path));
+    let own = ["/etc/os-release", "/usr/lib/os-release"]
+        .iter()
+        .find_map(|path| text(system, path));
     match own {
-        Some(release) => {
-            describe(&release, text(system, "/etc/debian_version").as_deref(), std::env::consts::ARCH)
-        }
+        Some(release) => describe(
+            &release,
+            text(system, "/etc/debian_version").as_deref(),
+            std::env::consts::ARCH,
+        ),
         None => {
             let host = |path: &str| fs::read_to_string(path).ok();
             let release = host("/etc/os-release").or_else(|| host("/usr/lib/os-release"));
             let debian = host("/etc/debian_version");
-            describe(&release.unwrap_or_default(), debian.as_deref(), std::env::consts::ARCH)
+            describe(
+                &release.unwrap_or_default(),
+                debian.as_deref(),
+                std::env::consts::ARCH,
+            )
         }
     }
 }
@@ -38,7 +46,9 @@ fn describe(release: &str, debian_version: Option<&str>, hardware: &str) -> Valu
     let (name, family) = name_and_family(field("ID"), field("ID_LIKE"));
     let full = match debian_version.map(str::trim) {
         // `12.4`; testing says `trixie/sid` there, which is no version.
-        Some(version) if name == "Debian" && version.starts_with(|c: char| c.is_ascii_digit()) => version,
+        Some(version) if name == "Debian" && version.starts_with(|c: char| c.is_ascii_digit()) => {
+            version
+        }
         _ => field("VERSION_ID"),
     };
     let (major, minor) = match full.split_once('.') {
@@ -71,7 +81,9 @@ fn fields(release: &str) -> BTreeMap<&str, String> {
     let field = |line| -> Option<(&str, String)> {
         let (name, value) = str::split_once(line, '=')?;
         let value = value.trim();
-        let inner = ['"', '\''].iter().find_map(|q| value.strip_prefix(*q)?.strip_suffix(*q));
+        let inner = ['"', '\'']
+            .iter()
+            .find_map(|q| value.strip_prefix(*q)?.strip_suffix(*q));
         Some((name.trim(), inner.unwrap_or(value).replace('\\', "")))
     };
     release.lines().filter_map(field).collect()
@@ -106,15 +118,26 @@ fn name_and_family(id: &str, like: &str) -> (String, String) {
 
 /// A distribution that we do not know has its own name and its parent's family.
 fn unknown(id: &str, like: &str) -> (String, String) {
-    let parents = [("debian", "Debian"), ("ubuntu", "Debian"), ("rhel", "RedHat"), ("fedora", "RedHat"),
-        ("suse", "Suse"), ("arch", "Archlinux"), ("gentoo", "Gentoo")];
+    let parents = [
+        ("debian", "Debian"),
+        ("ubuntu", "Debian"),
+        ("rhel", "RedHat"),
+        ("fedora", "RedHat"),
+        ("suse", "Suse"),
+        ("arch", "Archlinux"),
+        ("gentoo", "Gentoo"),
+    ];
     let parent = like.split_whitespace().find_map(|word| {
-        parents.iter().find(|(parent, _)| *parent == word).map(|(_, family)| *family)
+        parents
+            .iter()
+            .find(|(parent, _)| *parent == word)
+            .map(|(_, family)| *family)
     });
     let mut letters = id.chars();
-    let name: String =
-        letters.next().map_or_else(|| "Linux".to_owned(), |c| c.to_ascii_uppercase().to_string())
-            + letters.as_str();
+    let name: String = letters.next().map_or_else(
+        || "Linux".to_owned(),
+        |c| c.to_ascii_uppercase().to_string(),
+    ) + letters.as_str();
     (name, parent.unwrap_or("Linux").to_owned())
 }
 
@@ -125,21 +148,42 @@ mod tests {
     #[test]
     fn distributions_are_told_as_facter_tells_them() {
         for (release, debian, expected) in [
-            ("ID=debian\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm", Some("12.4\n"),
-                ["Debian", "Debian", "12.4", "12", "amd64"]),
-            ("ID=debian\nVERSION_ID=\"13\"", Some("trixie/sid\n"),
-                ["Debian", "Debian", "13", "13", "amd64"]),
-            ("ID=ubuntu\nVERSION_ID=\"22.04\"", Some("bookworm/sid"),
-                ["Ubuntu", "Debian", "22.04", "22.04", "amd64"]),
-            ("ID='rocky'\nID_LIKE=\"rhel centos fedora\"\nVERSION_ID='9.3'", None,
-                ["Rocky", "RedHat", "9.3", "9", "x86_64"]),
-            ("ID=mycloud\nID_LIKE=\"x rhel\"\nVERSION_ID=2", None,
-                ["Mycloud", "RedHat", "2", "2", "x86_64"]),
+            (
+                "ID=debian\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm",
+                Some("12.4\n"),
+                ["Debian", "Debian", "12.4", "12", "amd64"],
+            ),
+            (
+                "ID=debian\nVERSION_ID=\"13\"",
+                Some("trixie/sid\n"),
+                ["Debian", "Debian", "13", "13", "amd64"],
+            ),
+            (
+                "ID=ubuntu\nVERSION_ID=\"22.04\"",
+                Some("bookworm/sid"),
+                ["Ubuntu", "Debian", "22.04", "22.04", "amd64"],
+            ),
+            (
+                "ID='rocky'\nID_LIKE=\"rhel centos fedora\"\nVERSION_ID='9.3'",
+                None,
+                ["Rocky", "RedHat", "9.3", "9", "x86_64"],
+            ),
+            (
+                "ID=mycloud\nID_LIKE=\"x rhel\"\nVERSION_ID=2",
+                None,
+                ["Mycloud", "RedHat", "2", "2", "x86_64"],
+            ),
             ("", None, ["Linux", "Linux", "", "", "x86_64"]),
         ] {
             let os = describe(release, debian, "x86_64");
-            let told = ["/name", "/family", "/release/full", "/release/major", "/architecture"]
-                .map(|pointer| os.pointer(pointer).unwrap().as_str().unwrap());
+            let told = [
+                "/name",
+                "/family",
+                "/release/full",
+                "/release/major",
+                "/architecture",
+            ]
+            .map(|pointer| os.pointer(pointer).unwrap().as_str().unwrap());
             assert_eq!(told, expected, "{release}");
         }
     }

@@ -27,8 +27,15 @@ impl Form {
 
     /// The form of a program's output, which has no extension: by its first line that says anything.
     pub(super) fn of_output(text: &str) -> Self {
-        let first = text.lines().map(str::trim).find(|line| says_anything(line)).unwrap_or_default();
-        match first.find(['=', ':']).and_then(|at| first.as_bytes().get(at)) {
+        let first = text
+            .lines()
+            .map(str::trim)
+            .find(|line| says_anything(line))
+            .unwrap_or_default();
+        match first
+            .find(['=', ':'])
+            .and_then(|at| first.as_bytes().get(at))
+        {
             _ if first.starts_with('{') => Self::Json,
             Some(b'=') => Self::Lines,
             _ => Self::Yaml,
@@ -41,18 +48,32 @@ pub(super) fn parse(form: Form, bytes: &[u8]) -> Result<Map<String, Value>, Fact
     let text = std::str::from_utf8(bytes).map_err(|_| FactError::NotText)?;
     let value = match form {
         Form::Json => serde_json::from_str(text).map_err(FactError::Json)?,
-        Form::Yaml => {
-            serde_saphyr::from_str(text).map_err(|error| FactError::Yaml(error.to_string()))?
-        }
+        Form::Yaml => yaml(text)?,
         Form::Lines => Value::Object(lines(text)?),
     };
     Ok(Facts::from_value(value)?.into_map())
 }
 
+/// YAML with few aliases: facts have little use for them, and bombs are made of them.
+fn yaml(text: &str) -> Result<Value, FactError> {
+    let options = serde_saphyr::options! {
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
+    };
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| FactError::Yaml(error.to_string()))
+}
+
 fn lines(text: &str) -> Result<Map<String, Value>, FactError> {
     let mut facts = Map::new();
-    for (index, line) in text.lines().enumerate().filter(|(_, line)| says_anything(line.trim())) {
-        match line.split_once('=').map(|(name, value)| (name.trim(), value.trim())) {
+    for (index, line) in text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| says_anything(line.trim()))
+    {
+        match line
+            .split_once('=')
+            .map(|(name, value)| (name.trim(), value.trim()))
+        {
             Some((name, value)) if !name.is_empty() => {
                 facts.insert(name.to_owned(), Value::String(value.to_owned()));
             }
@@ -82,22 +103,52 @@ mod tests {
     #[test]
     fn all_forms_give_the_same_facts() {
         let facts = json!({"customer": "acme", "role": "db"});
-        assert_eq!(read(Form::Json, r#"{"customer":"acme","role":"db"}"#), facts);
+        assert_eq!(
+            read(Form::Json, r#"{"customer":"acme","role":"db"}"#),
+            facts
+        );
         assert_eq!(read(Form::Yaml, "---\ncustomer: acme\nrole: db\n"), facts);
-        assert_eq!(read(Form::Lines, "# ours\ncustomer = acme\n\nrole=db\r\n"), facts);
-        assert_eq!(read(Form::Lines, "a=b=c\nempty="), json!({"a": "b=c", "empty": ""}));
-        assert_eq!(read(Form::Yaml, "a:\n  b: [1, true]\n"), json!({"a": {"b": [1, true]}}));
+        assert_eq!(
+            read(Form::Lines, "# ours\ncustomer = acme\n\nrole=db\r\n"),
+            facts
+        );
+        assert_eq!(
+            read(Form::Lines, "a=b=c\nempty="),
+            json!({"a": "b=c", "empty": ""})
+        );
+        assert_eq!(
+            read(Form::Yaml, "a:\n  b: [1, true]\n"),
+            json!({"a": {"b": [1, true]}})
+        );
     }
 
     #[test]
     fn what_is_no_object_of_facts_is_refused() {
-        assert!(matches!(parse(Form::Json, b"[1]"), Err(FactError::Facts(_))));
+        assert!(matches!(
+            parse(Form::Json, b"[1]"),
+            Err(FactError::Facts(_))
+        ));
         assert!(matches!(parse(Form::Json, b"{"), Err(FactError::Json(_))));
-        assert!(matches!(parse(Form::Yaml, b"a: [1"), Err(FactError::Yaml(_))));
-        assert!(matches!(parse(Form::Yaml, b"word"), Err(FactError::Facts(_))));
-        assert!(matches!(parse(Form::Lines, b"a=1\n\nb\n"), Err(FactError::Line { number: 3 })));
-        assert!(matches!(parse(Form::Lines, b"=1\n"), Err(FactError::Line { number: 1 })));
-        assert!(matches!(parse(Form::Json, b"\xff"), Err(FactError::NotText)));
+        assert!(matches!(
+            parse(Form::Yaml, b"a: [1"),
+            Err(FactError::Yaml(_))
+        ));
+        assert!(matches!(
+            parse(Form::Yaml, b"word"),
+            Err(FactError::Facts(_))
+        ));
+        assert!(matches!(
+            parse(Form::Lines, b"a=1\n\nb\n"),
+            Err(FactError::Line { number: 3 })
+        ));
+        assert!(matches!(
+            parse(Form::Lines, b"=1\n"),
+            Err(FactError::Line { number: 1 })
+        ));
+        assert!(matches!(
+            parse(Form::Json, b"\xff"),
+            Err(FactError::NotText)
+        ));
     }
 
     #[test]

@@ -21,7 +21,10 @@ fn sources(directory: &Path) -> Sources {
 }
 
 fn one(system: &dyn System) -> Machines<'_> {
-    Machines { node: system, host: system }
+    Machines {
+        node: system,
+        host: system,
+    }
 }
 
 fn collect(system: &dyn System, sources: &Sources) -> (Facts, Vec<FactProblem>) {
@@ -36,7 +39,12 @@ fn put(directory: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
 }
 
 fn output(code: i32, stdout: &str) -> Output {
-    Output { code, combined: stdout.into(), stdout: stdout.into(), truncated: false }
+    Output {
+        code,
+        combined: stdout.into(),
+        stdout: stdout.into(),
+        truncated: false,
+    }
 }
 
 #[test]
@@ -49,20 +57,47 @@ fn built_in_facts_have_facters_structure() {
     assert_eq!(facts.get("os.family"), Some(&json!("Debian")));
     assert_eq!(facts.get("os.release.full"), Some(&json!("12.4")));
     assert_eq!(facts.get("identity"), Some(&json!("db1.acme.net")));
-    for path in ["kernel", "kernelrelease", "networking.hostname", "networking.fqdn", "timezone", "virtual"] {
-        let text = facts.get(path).and_then(|fact| fact.as_str()).unwrap_or_default();
+    for path in [
+        "kernel",
+        "kernelrelease",
+        "networking.hostname",
+        "networking.fqdn",
+        "timezone",
+        "virtual",
+    ] {
+        let text = facts
+            .get(path)
+            .and_then(|fact| fact.as_str())
+            .unwrap_or_default();
         assert!(!text.is_empty(), "{path}");
     }
-    for path in ["memory.system.total_bytes", "processors.count", "system_uptime.seconds"] {
-        assert!(facts.get(path).and_then(|fact| fact.as_u64()) > Some(0), "{path}");
+    for path in [
+        "memory.system.total_bytes",
+        "processors.count",
+        "system_uptime.seconds",
+    ] {
+        assert!(
+            facts.get(path).and_then(|fact| fact.as_u64()) > Some(0),
+            "{path}"
+        );
     }
 }
 
 #[test]
 fn later_files_win_and_nobody_changes_the_identity() {
     let scratch = tempfile::tempdir().unwrap();
-    put(scratch.path(), "10.json", r#"{"customer": "acme", "os": "mine", "identity": "evil"}"#, 0o644);
-    put(scratch.path(), "20.yaml", "customer: globex\nrole: {name: db}\n", 0o644);
+    put(
+        scratch.path(),
+        "10.json",
+        r#"{"customer": "acme", "os": "mine", "identity": "evil"}"#,
+        0o644,
+    );
+    put(
+        scratch.path(),
+        "20.yaml",
+        "customer: globex\nrole: {name: db}\n",
+        0o644,
+    );
     put(scratch.path(), "30.txt", "rack=r7\n", 0o644);
     put(scratch.path(), ".40.txt", "rack=hidden\n", 0o644);
     put(scratch.path(), "README", "neither run nor read", 0o644);
@@ -71,10 +106,14 @@ fn later_files_win_and_nobody_changes_the_identity() {
     system.answer(&[run.to_str().unwrap()], output(0, "rack=r1\nlive=yes\n"));
     let (facts, problems) = collect(&system, &sources(scratch.path()));
     assert!(problems.is_empty(), "{problems:?}");
-    for (path, value) in
-        [("customer", "globex"), ("role.name", "db"), ("rack", "r7"), ("live", "yes"), ("os", "mine"),
-            ("identity", "db1.acme.net")]
-    {
+    for (path, value) in [
+        ("customer", "globex"),
+        ("role.name", "db"),
+        ("rack", "r7"),
+        ("live", "yes"),
+        ("os", "mine"),
+        ("identity", "db1.acme.net"),
+    ] {
         assert_eq!(facts.get(path), Some(&json!(value)), "{path}");
     }
     assert_eq!(system.commands().len(), 1);
@@ -97,7 +136,11 @@ fn a_broken_source_keeps_its_last_good_facts_and_harms_no_other() {
     let problems = store.reload(one(&system));
     assert_eq!(problems.len(), 2, "{problems:?}");
     assert!(problems[0].kept && matches!(problems[0].error, FactError::Json(_)));
-    assert!(problems[0].to_string().contains("a.json; its last good ones are kept"));
+    assert!(
+        problems[0]
+            .to_string()
+            .contains("a.json; its last good ones are kept")
+    );
     assert!(!problems[1].kept && matches!(problems[1].error, FactError::Empty));
     assert_eq!(store.current().get("a"), Some(&json!(1)));
     assert_eq!(store.current().get("b"), Some(&json!(2)));
@@ -114,7 +157,10 @@ fn what_others_can_change_is_not_run() {
     put(scratch.path(), "evil", "#!/bin/sh\n", 0o757);
     let system = FakeSystem::new();
     let (_, problems) = collect(&system, &sources(scratch.path()));
-    assert!(matches!(problems[0].error, FactError::Unsafe { mode: 0o757, .. }), "{problems:?}");
+    assert!(
+        matches!(problems[0].error, FactError::Unsafe { mode: 0o757, .. }),
+        "{problems:?}"
+    );
     assert!(system.commands().is_empty());
 }
 
@@ -125,13 +171,21 @@ fn a_failing_program_is_told_in_its_own_words() {
     let system = FakeSystem::new();
     system.answer(&[run.to_str().unwrap()], output(3, "\nno database\nmore\n"));
     let (_, problems) = collect(&system, &sources(scratch.path()));
-    assert_eq!(problems[0].error.to_string(), "it ended with code 3: no database");
+    assert_eq!(
+        problems[0].error.to_string(),
+        "it ended with code 3: no database"
+    );
 }
 
 #[test]
 fn a_real_executable_is_run_on_the_real_machine() {
     let scratch = tempfile::tempdir().unwrap();
-    put(scratch.path(), "facts.sh", "#!/bin/sh\necho '{\"from\": {\"shell\": true}}'\n", 0o755);
+    put(
+        scratch.path(),
+        "facts.sh",
+        "#!/bin/sh\necho '{\"from\": {\"shell\": true}}'\n",
+        0o755,
+    );
     let system = muster_system::real::RealSystem::new("/".into());
     let (facts, problems) = collect(&system, &sources(scratch.path()));
     assert!(problems.is_empty(), "{problems:?}");
@@ -144,8 +198,14 @@ fn facter_is_asked_where_configured_and_external_facts_win_over_it() {
     put(scratch.path(), "a.txt", "colour=red\n", 0o644);
     let system = FakeSystem::new();
     let argv = ["/opt/facter", "--json"];
-    system.answer(&argv, output(0, r#"{"colour": "blue", "ruby": {"version": "3.1"}}"#));
-    let sources = Sources { facter: Some("/opt/facter".into()), ..sources(scratch.path()) };
+    system.answer(
+        &argv,
+        output(0, r#"{"colour": "blue", "ruby": {"version": "3.1"}}"#),
+    );
+    let sources = Sources {
+        facter: Some("/opt/facter".into()),
+        ..sources(scratch.path())
+    };
     let (facts, problems) = collect(&system, &sources);
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(facts.get("colour"), Some(&json!("red")));
@@ -173,7 +233,10 @@ fn a_scratch_root_has_its_own_os_and_the_hosts_programs() {
     let (node, host) = (FakeSystem::new(), FakeSystem::new());
     node.file("/etc/os-release", "ID=alpine\nVERSION_ID=3.20.1\n");
     host.answer(&[run.to_str().unwrap()], output(0, "a: 1\n"));
-    let machines = Machines { node: &node, host: &host };
+    let machines = Machines {
+        node: &node,
+        host: &host,
+    };
     let (facts, problems) = super::collect(machines, &sources(scratch.path()));
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(facts.get("os.name"), Some(&json!("Alpine")));

@@ -80,13 +80,37 @@ mod tests {
 
     #[test]
     fn containers_come_before_hypervisors() {
-        let kvm = || Clues { board: "QEMU Standard PC".into(), hypervisor: true, ..Clues::default() };
+        let kvm = || Clues {
+            board: "QEMU Standard PC".into(),
+            hypervisor: true,
+            ..Clues::default()
+        };
         assert_eq!(detect(&Clues::default()), PHYSICAL);
         assert_eq!(detect(&kvm()), "kvm");
-        assert_eq!(detect(&Clues { docker: true, ..kvm() }), "docker");
-        assert_eq!(detect(&Clues { container: "lxc".into(), ..kvm() }), "lxc");
-        assert_eq!(detect(&Clues { hypervisor: true, ..Clues::default() }), "unknown_hypervisor");
-        assert!(has_hypervisor_flag("model name : x\nflags\t\t: fpu hypervisor lm\n"));
+        assert_eq!(
+            detect(&Clues {
+                docker: true,
+                ..kvm()
+            }),
+            "docker"
+        );
+        assert_eq!(
+            detect(&Clues {
+                container: "lxc".into(),
+                ..kvm()
+            }),
+            "lxc"
+        );
+        assert_eq!(
+            detect(&Clues {
+                hypervisor: true,
+                ..Clues::default()
+            }),
+            "unknown_hypervisor"
+        );
+        assert!(has_hypervisor_flag(
+            "model name : x\nflags\t\t: fpu hypervisor lm\n"
+        ));
         assert!(!has_hypervisor_flag("flags : fpu\n"));
     }
 }

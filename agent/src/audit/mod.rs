@@ -1,0 +1,222 @@
+//! The audit log: a line of JSON for every decision, denials too, with its outcome.
+//!
+//! Lines go through a bounded queue to a thread that owns the file, so that a slow disk does not hold up requests. What
+//! does not fit is counted, and the count is written; with `audit.fail_closed` the request is refused instead. Messages
+//! that no caller vouches for are counted, not listed, so that a flood cannot fill the disk. Rotation is logrotate's:
+//! move the file away and call [`AuditLog::reopen`].
+
+mod record;
+mod refusals;
+mod writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use muster_wire::Millis;
+
+pub use record::{Outcome, Record};
+use refusals::Refusals;
+use writer::{Order, Writer};
+
+/// Lines that may wait for the disk.
+const QUEUE: usize = 1024;
+/// How long [`AuditLog::flush`] and [`AuditLog::reopen`] wait for the thread.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a decision is not, or will not be, on record.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// The file cannot be opened, written or flushed.
+    #[error("cannot write the audit log {}", path.display())]
+    File {
+        /// The log.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// The last write failed, and `audit.fail_closed` is set.
+    #[error("the audit log cannot be written ({0}), so nothing may be done")]
+    Failing(String),
+    /// More lines wait than may, and `audit.fail_closed` is set.
+    #[error("the audit log is {QUEUE} lines behind, so nothing may be done")]
+    Full,
+    /// The record is not JSON, which cannot be.
+    #[error("cannot encode an audit record")]
+    Encode(#[source] serde_json::Error),
+    /// The thread did not answer in time, or is gone.
+    #[error("the audit log's writer does not answer")]
+    Stuck,
+}
+
+/// The door to the log. Dropping it writes what waits.
+#[derive(Debug)]
+pub struct AuditLog {
+    path: PathBuf,
+    fail_closed: bool,
+    orders: Option<SyncSender<Order>>,
+    thread: Option<thread::JoinHandle<()>>,
+    shared: Arc<Shared>,
+}
+
+/// What the door and the thread both look at.
+#[derive(Debug, Default)]
+struct Shared {
+    refusals: Mutex<Refusals>,
+    lost: AtomicU64,
+    failing: Mutex<Option<String>>,
+}
+
+impl AuditLog {
+    /// Opens the log, made if need be with its directory, and starts the thread that writes it. With `fail_closed`,
+    /// [`AuditLog::record`] fails where the record would be lost.
+    pub fn open(path: &Path, fail_closed: bool) -> Result<Self, AuditError> {
+        let file_error = |source| AuditError::File {
+            path: path.to_owned(),
+            source,
+        };
+        let file = writer::open(path).map_err(file_error)?;
+        let shared = Arc::new(Shared::default());
+        let writer = Writer {
+            path: path.to_owned(),
+            file,
+            shared: Arc::clone(&shared),
+            torn: false,
+        };
+        let (orders, inbox) = sync_channel(QUEUE);
+        let thread = thread::Builder::new().name("audit".to_owned());
+        let thread = thread
+            .spawn(move || writer.run(&inbox))
+            .map_err(file_error)?;
+        let path = path.to_owned();
+        Ok(Self {
+            path,
+            fail_closed,
+            orders: Some(orders),
+            thread: Some(thread),
+            shared,
+        })
+    }
+
+    /// Records a decision. Never waits. An error, which there is only when failing closed, means: do not act.
+    pub fn record(&self, record: &Record) -> Result<(), AuditError> {
+        let line = record::line(record).map_err(AuditError::Encode)?;
+        let sent = self.send(line);
+        match self.shared.failing() {
+            _ if !self.fail_closed => Ok(()),
+            Some(said) => Err(AuditError::Failing(said)),
+            None => sent,
+        }
+    }
+
+    /// Counts a message without a caller to believe. `reason` is a word of the program's own; `claimed` is what the
+    /// message says of itself (a subject, a caller), and is cut.
+    pub fn refuse(&self, reason: &'static str, claimed: Option<&str>) {
+        let told = {
+            let mut refusals = self
+                .shared
+                .refusals
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            refusals.note(Instant::now(), wall_clock(), reason, claimed)
+        };
+        for refusal in told {
+            if let Ok(line) = record::line(&refusal) {
+                // What does not fit was counted as lost.
+                let _ = self.send(line);
+            }
+        }
+    }
+
+    fn send(&self, line: Vec<u8>) -> Result<(), AuditError> {
+        let error = match self
+            .orders
+            .as_ref()
+            .map(|orders| orders.try_send(Order::Write(line)))
+        {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(TrySendError::Full(_))) => AuditError::Full,
+            Some(Err(TrySendError::Disconnected(_))) | None => AuditError::Stuck,
+        };
+        self.shared.add_lost(1);
+        Err(error)
+    }
+
+    /// Records that were lost and are not yet counted in the log.
+    pub fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::Acquire)
+    }
+
+    /// Opens the path again, after logrotate moved the file away. Waits for the lines before; blocks.
+    pub fn reopen(&self) -> Result<(), AuditError> {
+        self.ask(Order::Reopen)
+    }
+
+    /// Returns when everything recorded so far is on the disk. Blocks.
+    pub fn flush(&self) -> Result<(), AuditError> {
+        self.ask(Order::Flush)
+    }
+
+    fn ask(
+        &self,
+        order: impl FnOnce(SyncSender<io::Result<()>>) -> Order,
+    ) -> Result<(), AuditError> {
+        let (answer, answered) = sync_channel(1);
+        let orders = self.orders.as_ref().ok_or(AuditError::Stuck)?;
+        orders.send(order(answer)).map_err(|_| AuditError::Stuck)?;
+        let result = answered
+            .recv_timeout(PATIENCE)
+            .map_err(|_| AuditError::Stuck)?;
+        result.map_err(|source| AuditError::File {
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+impl Drop for AuditLog {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        if let Some(thread) = self.thread.take() {
+            // A writer that panicked has nothing more to write.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn add_lost(&self, count: u64) {
+        self.lost.fetch_add(count, Ordering::AcqRel);
+    }
+
+    fn take_lost(&self) -> u64 {
+        self.lost.swap(0, Ordering::AcqRel)
+    }
+
+    fn set_failing(&self, said: Option<String>) {
+        *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = said;
+    }
+
+    fn failing(&self) -> Option<String> {
+        self.failing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// Now, by the node's clock; the epoch for a clock before it.
+fn wall_clock() -> Millis {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

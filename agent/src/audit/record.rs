@@ -1,0 +1,110 @@
+//! One line of the audit log: who asked what, what was decided by which rule, and how it ended.
+//!
+//! The data must come redacted: this room does not know which inputs are sensitive.
+
+use jiff::Timestamp;
+use muster_wire::Millis;
+use muster_wire::identity::{Identity, Name};
+use muster_wire::status::Status;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The action is about to be run. Written where the log fails closed: what cannot be recorded is not begun.
+    Started,
+    /// The action was run; `statuscode` says how it ended.
+    Executed,
+    /// The caller may not.
+    Denied,
+    /// It was not run for another reason: stale, invalid, busy.
+    Refused,
+}
+
+/// A decision about a request of a caller that proved who it is.
+#[derive(Debug, Clone, Serialize)]
+pub struct Record {
+    /// When it was decided, by the node's clock.
+    #[serde(serialize_with = "rfc3339")]
+    pub time: Millis,
+    /// What became of it.
+    pub verdict: Outcome,
+    /// The request.
+    pub request: Uuid,
+    /// Who asked.
+    pub caller: Identity,
+    /// The public key that signed the request (`U...`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller_key: Option<String>,
+    /// The public key that vouches for the caller (`A...`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// The collective.
+    pub collective: Name,
+    /// The agent.
+    pub agent: Name,
+    /// The action.
+    pub action: Name,
+    /// The inputs, without what is sensitive.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub data: Map<String, Value>,
+    /// The policy's rule that decided, if it came so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// The status that was replied.
+    #[serde(rename = "statuscode", skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// The word of the reason, where the status alone does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    /// How long the action ran, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+}
+
+/// Messages without a caller to believe, or a count of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Refusal {
+    #[serde(serialize_with = "rfc3339")]
+    pub(super) time: Millis,
+    pub(super) verdict: Outcome,
+    pub(super) reason: &'static str,
+    /// What the last of them said of itself. Not to be believed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) claimed: Option<String>,
+    /// How many messages the line stands for.
+    pub(super) count: u64,
+}
+
+/// Records that could not be written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Lost {
+    #[serde(serialize_with = "rfc3339")]
+    pub(super) time: Millis,
+    /// Always `lost`.
+    pub(super) verdict: &'static str,
+    pub(super) count: u64,
+}
+
+/// A record as one line of JSON, with its end. What cannot be said in JSON cannot be in a record.
+pub(super) fn line(record: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = serde_json::to_vec(record)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// RFC 3339 in UTC with milliseconds: `2026-01-31T23:59:59.123Z`.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature serde asks for"
+)]
+fn rfc3339<S: Serializer>(time: &Millis, out: S) -> Result<S::Ok, S::Error> {
+    let instant = i64::try_from(*time)
+        .ok()
+        .and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let instant = instant.unwrap_or(Timestamp::MAX);
+    out.collect_str(&instant.strftime("%Y-%m-%dT%H:%M:%S.%3fZ"))
+}
