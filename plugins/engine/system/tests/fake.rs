@@ -55,7 +55,7 @@ mod fake {
     fn the_clock_stands_still() {
         let system = FakeSystem::new();
         assert_eq!(system.now(), system.now());
-        let later = SystemTime::UNIX_EPOCH + Duration::from_secs(86_400);
+        let later = SystemTime::UNIX_EPOCH + Duration::from_hours(24);
         system.set_now(later);
         assert_eq!(system.now(), later);
     }

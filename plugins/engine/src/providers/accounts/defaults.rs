@@ -1,0 +1,171 @@
+//! What a new user gets when nothing is said: `/etc/login.defs` and `/etc/default/useradd`. Pure.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+/// The settings that creating users and groups needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Defaults {
+    /// Numbers of people.
+    pub uids: RangeInclusive<u32>,
+    /// Numbers of services.
+    pub system_uids: RangeInclusive<u32>,
+    /// Numbers of people's groups.
+    pub gids: RangeInclusive<u32>,
+    /// Numbers of services' groups.
+    pub system_gids: RangeInclusive<u32>,
+    /// Whether every user gets a group of its name.
+    pub user_groups: bool,
+    /// Primary group if not.
+    pub group: String,
+    /// Directory of home directories.
+    pub home: String,
+    /// Mode of a home directory.
+    pub home_mode: u32,
+    /// What a home directory is filled with.
+    pub skel: String,
+    /// Login shell.
+    pub shell: String,
+    /// Fields 4 to 6 of shadow for people: minimum, maximum, warning; empty for no rule.
+    pub ageing: [String; 3],
+}
+
+impl Defaults {
+    /// Reads the two files; what they do not say is as in shadow-utils.
+    pub fn parse(login_defs: &str, useradd: &str) -> Self {
+        let login = |name: &str| value(login_defs, name, |byte: char| byte.is_ascii_whitespace());
+        let add = |name: &str| value(useradd, name, |byte: char| byte == '=');
+        let range = |name: &str, low: u32, high: u32| {
+            let end = |end: &str, or| {
+                login(&format!("{name}_{end}"))
+                    .and_then(number)
+                    .unwrap_or(or)
+            };
+            end("MIN", low)..=end("MAX", high)
+        };
+        let octal = |text: &str| {
+            u32::from_str_radix(text, 8)
+                .ok()
+                .filter(|bits| *bits <= 0o7777)
+        };
+        let umask = login("UMASK").and_then(octal).unwrap_or(0o022);
+        let age = |name| {
+            let days = login(name).and_then(|text| text.parse::<i64>().ok());
+            days.filter(|days| *days >= 0)
+                .map_or_else(String::new, |days| days.to_string())
+        };
+        let text = |found: Option<&str>, or: &str| {
+            found
+                .filter(|found| !found.is_empty())
+                .unwrap_or(or)
+                .to_owned()
+        };
+        Self {
+            uids: range("UID", 1000, 60_000),
+            system_uids: range("SYS_UID", 100, 999),
+            gids: range("GID", 1000, 60_000),
+            system_gids: range("SYS_GID", 100, 999),
+            user_groups: login("USERGROUPS_ENAB").is_none_or(|word| word == "yes"),
+            group: text(add("GROUP"), "100"),
+            home: text(add("HOME"), "/home"),
+            home_mode: login("HOME_MODE").and_then(octal).unwrap_or(0o777 & !umask),
+            skel: text(add("SKEL"), "/etc/skel"),
+            shell: text(add("SHELL"), "/bin/sh"),
+            ageing: [
+                age("PASS_MIN_DAYS"),
+                age("PASS_MAX_DAYS"),
+                age("PASS_WARN_AGE"),
+            ],
+        }
+    }
+}
+
+/// Decimal, `0` octal or `0x` hexadecimal, as `strtol` takes it.
+fn number(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None if text.len() > 1 && text.starts_with('0') => u32::from_str_radix(text, 8).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// The last value of a name.
+fn value<'a>(text: &'a str, name: &str, separator: fn(char) -> bool) -> Option<&'a str> {
+    text.lines().rev().find_map(|line| {
+        let rest = line.trim().strip_prefix(name)?;
+        let value = rest.strip_prefix(separator)?;
+        Some(value.trim().trim_matches('"'))
+    })
+}
+
+/// A free number: after the highest one taken, as shadow-utils does, or the lowest free one when that is the last.
+pub fn free_id(taken: &BTreeSet<u32>, range: &RangeInclusive<u32>) -> Option<u32> {
+    if range.is_empty() {
+        return None;
+    }
+    let next = match taken.range(range.clone()).next_back() {
+        Some(highest) => highest.checked_add(1),
+        None => Some(*range.start()),
+    };
+    next.filter(|id| range.contains(id))
+        .or_else(|| range.clone().find(|id| !taken.contains(id)))
+}
+
+/// A free number for a service: below the lowest one taken, or the highest free one.
+pub fn free_system_id(taken: &BTreeSet<u32>, range: &RangeInclusive<u32>) -> Option<u32> {
+    if range.is_empty() {
+        return None;
+    }
+    let next = match taken.range(range.clone()).next() {
+        Some(lowest) => lowest.checked_sub(1),
+        None => Some(*range.end()),
+    };
+    next.filter(|id| range.contains(id))
+        .or_else(|| range.clone().rev().find(|id| !taken.contains(id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_files_are_understood() {
+        let nothing = Defaults::parse("", "");
+        assert_eq!((nothing.uids, nothing.home_mode), (1000..=60_000, 0o755));
+        assert_eq!(nothing.ageing, ["", "", ""]);
+        let defs = "# UID_MIN 5\nUID_MIN\t\t 2000\nUMASK 077\nUSERGROUPS_ENAB no\nPASS_MAX_DAYS 99999\nUID_MINX 7\n";
+        let found = Defaults::parse(defs, "#SHELL=/x\nSHELL=/bin/bash\nHOME=/srv/home\n");
+        assert_eq!(
+            (found.uids, found.home_mode, found.user_groups),
+            (2000..=60_000, 0o700, false)
+        );
+        assert_eq!(
+            (found.shell.as_str(), found.home.as_str()),
+            ("/bin/bash", "/srv/home")
+        );
+        assert_eq!(found.ageing, ["", "99999", ""]);
+        assert_eq!(
+            Defaults::parse("UMASK 077\nHOME_MODE 0750\n", "").home_mode,
+            0o750
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_free_id_is_free(taken in proptest::collection::btree_set(0_u32..20, 0..20), low in 0_u32..20, high in 0_u32..20) {
+            let range = low..=high;
+            let any = range.clone().any(|id| !taken.contains(&id));
+            for found in [free_id(&taken, &range), free_system_id(&taken, &range)] {
+                prop_assert_eq!(found.is_some(), any);
+                prop_assert!(found.is_none_or(|id| range.contains(&id) && !taken.contains(&id)));
+            }
+        }
+
+        #[test]
+        fn any_file_will_do(defs in "\\PC{0,60}", useradd in "\\PC{0,60}") {
+            let _ = Defaults::parse(&defs, &useradd);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The lines of passwd, shadow, group and gshadow, changed one field at a time and otherwise left as they are.
+//!
+//! Pure. Works on bytes, since old comments are not always UTF-8; knows no meaning of any field but the first, the name.
+
+/// One of the four files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    lines: Vec<Vec<u8>>,
+}
+
+impl Table {
+    /// Takes a file apart; any bytes will do.
+    pub fn parse(content: &[u8]) -> Self {
+        let mut lines: Vec<Vec<u8>> = content
+            .split(|byte| *byte == b'\n')
+            .map(<[u8]>::to_vec)
+            .collect();
+        if lines.last().is_some_and(Vec::is_empty) {
+            lines.pop();
+        }
+        Self { lines }
+    }
+
+    /// Puts it together again; the last line ends too.
+    pub fn render(&self) -> Vec<u8> {
+        let mut content = self.lines.join(&b'\n');
+        if !self.lines.is_empty() {
+            content.push(b'\n');
+        }
+        content
+    }
+
+    /// The fields of every entry as text, without comments and the lines of name services (`+`, `-`).
+    pub fn entries(&self) -> impl Iterator<Item = Vec<String>> {
+        self.lines
+            .iter()
+            .filter(|line| is_entry(line))
+            .map(|line| fields(line))
+    }
+
+    /// The fields of the first entry of that name.
+    pub fn get(&self, name: &str) -> Option<Vec<String>> {
+        self.position(name)
+            .and_then(|at| self.lines.get(at))
+            .map(|line| fields(line))
+    }
+
+    /// Sets one field of the first entry of that name; missing fields before it become empty. Tells whether there was one.
+    pub fn set(&mut self, name: &str, field: usize, value: &str) -> bool {
+        let at = self.position(name);
+        let Some(line) = at.and_then(|at| self.lines.get_mut(at)) else {
+            return false;
+        };
+        let mut parts: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
+        if parts.len() <= field {
+            parts.resize(field + 1, &[]);
+        }
+        if let Some(part) = parts.get_mut(field) {
+            *part = value.as_bytes();
+        }
+        *line = parts.join(&b':');
+        true
+    }
+
+    /// Replaces the entry of that name, the first field, or adds it before the lines of name services.
+    pub fn put(&mut self, fields: &[&str]) {
+        let line = fields.join(":").into_bytes();
+        let name = fields.first().copied().unwrap_or_default();
+        if let Some(old) = self.position(name).and_then(|at| self.lines.get_mut(at)) {
+            *old = line;
+            return;
+        }
+        let end = self.lines.iter().position(|line| line.starts_with(b"+"));
+        self.lines.insert(end.unwrap_or(self.lines.len()), line);
+    }
+
+    /// Removes every entry of that name; tells whether there was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let before = self.lines.len();
+        self.lines
+            .retain(|line| !(is_entry(line) && is_named(line, name)));
+        self.lines.len() < before
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.lines
+            .iter()
+            .position(|line| is_entry(line) && is_named(line, name))
+    }
+}
+
+fn is_entry(line: &[u8]) -> bool {
+    !matches!(line.first(), None | Some(b'#' | b'+' | b'-')) && line.contains(&b':')
+}
+
+fn is_named(line: &[u8], name: &str) -> bool {
+    line.split(|byte| *byte == b':').next() == Some(name.as_bytes())
+}
+
+fn fields(line: &[u8]) -> Vec<String> {
+    line.split(|byte| *byte == b':')
+        .map(|field| String::from_utf8_lossy(field).into_owned())
+        .collect()
+}
+
+/// The names of a member list.
+pub fn members(list: &str) -> Vec<String> {
+    list.split(',')
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// A member list with exactly the wanted names: those that were there keep their order, new ones follow.
+pub fn with_members(list: &str, wanted: &[String]) -> String {
+    let mut names = members(list);
+    names.retain(|name| wanted.contains(name));
+    for name in wanted {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn unknown_lines_and_bytes_stay() {
+        let text = b"# users\nroot:x:0:0::/root:/bin/sh\n\nold:x:7:7:J\xf6rg:/:/bin/sh\nbroken\n+@nis::::::\n";
+        let mut table = Table::parse(text);
+        table.put(&["rip", "x", "9"]);
+        assert!(table.set("old", 6, "/bin/false"));
+        assert!(!table.set("nobody", 6, "/bin/false"));
+        let expected = b"# users\nroot:x:0:0::/root:/bin/sh\n\nold:x:7:7:J\xf6rg:/:/bin/false\nbroken\nrip:x:9\n+@nis::::::\n";
+        assert_eq!(table.render(), expected);
+        assert!(table.remove("rip"));
+        assert!(table.set("old", 6, "/bin/sh"));
+        assert_eq!(table.render(), text);
+    }
+
+    #[test]
+    fn members_keep_their_order() {
+        let wanted = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
+        assert_eq!(with_members("x,c,a", &wanted), "c,a,b");
+        assert_eq!(with_members("x", &[]), "");
+    }
+
+    proptest! {
+        #[test]
+        fn any_file_survives(content in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let table = Table::parse(&content);
+            let mut expected = content.clone();
+            if !expected.is_empty() && !expected.ends_with(b"\n") {
+                expected.push(b'\n');
+            }
+            prop_assert_eq!(table.render(), expected);
+        }
+
+        #[test]
+        fn a_set_field_is_read_back_and_no_other_line_moves(
+            lines in proptest::collection::vec("[a-c#+-]?(:[a-z,]{0,3}){0,4}", 0..8),
+            name in "[a-c]", field in 1_usize..6, value in "[a-z,]{0,5}",
+        ) {
+            let mut table = Table::parse(lines.join("\n").as_bytes());
+            let before = table.clone();
+            let there = table.set(&name, field, &value);
+            prop_assert_eq!(there, before.get(&name).is_some());
+            if there {
+                prop_assert_eq!(&table.get(&name).unwrap()[field], &value);
+            }
+            let changed = table.lines.iter().zip(&before.lines).filter(|(new, old)| new != old);
+            prop_assert!(changed.count() <= 1);
+        }
+    }
+}
