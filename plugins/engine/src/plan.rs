@@ -136,9 +136,15 @@ fn message(attribute: &Attribute, from: Option<&Value>, to: &Value) -> String {
     }
 }
 
-fn is_absent(value: &Value) -> bool {
-    value.as_text() == Some("absent")
-        || matches!(value, Value::List(words) if matches!(words.as_slice(), [word] if word == "absent"))
+/// Whether a value stands for "not set": the word `absent`, or an empty list.
+pub fn is_absent(value: &Value) -> bool {
+    match value {
+        Value::Text(word) => word == "absent",
+        Value::List(words) => {
+            words.is_empty() || (words.len() == 1 && words.iter().all(|word| word == "absent"))
+        }
+        Value::Bool(_) | Value::Int(_) => false,
+    }
 }
 
 /// A value as Puppet shows it in a message: texts quoted, lists in brackets, numbers and truths bare.

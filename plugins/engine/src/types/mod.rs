@@ -1,8 +1,32 @@
 //! One file per resource type, and the list of them all.
 
+pub mod cron;
+pub mod exec;
+pub mod file;
+pub mod group;
+pub mod host;
+pub mod mailalias;
+pub mod notify;
+pub mod package;
+pub mod service;
+pub mod ssh_authorized_key;
+pub mod user;
+
 use crate::engine::ResourceType;
 
 /// Every type that this engine knows, sorted by name.
 pub fn all() -> Vec<Box<dyn ResourceType>> {
-    vec![]
+    vec![
+        Box::new(cron::Cron),
+        Box::new(exec::Exec),
+        Box::new(file::File),
+        Box::new(group::Group),
+        Box::new(host::Host),
+        Box::new(mailalias::Mailalias),
+        Box::new(notify::Notify),
+        Box::new(package::Package),
+        Box::new(service::Service),
+        Box::new(ssh_authorized_key::SshAuthorizedKey),
+        Box::new(user::User),
+    ]
 }

@@ -1,0 +1,136 @@
+//! The format of a user's crontab: settings, jobs, and Puppet's marker line before the jobs that it made.
+
+use super::{Format, Record};
+use crate::resource::{Value, Values};
+
+const MARKER: &str = "# Puppet Name: ";
+/// What the name of a job without marker begins with.
+pub const UNMANAGED: &str = "unmanaged:";
+/// The five times, in the order of the line.
+pub const TIMES: [&str; 5] = ["minute", "hour", "monthday", "month", "weekday"];
+
+/// `# Puppet Name: x`, settings, and the job.
+#[derive(Debug)]
+pub struct CrontabFormat;
+
+impl CrontabFormat {
+    /// Whether a line is a setting, `NAME=value`.
+    pub fn is_setting(line: &str) -> bool {
+        let word = |name: &str| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        !line.contains(['\n', '\r'])
+            && line
+                .split_once('=')
+                .is_some_and(|(name, _)| word(name.trim()))
+    }
+}
+
+impl Format for CrontabFormat {
+    fn take(&self, lines: &[&str]) -> (usize, Option<Record>) {
+        let Some((first, rest)) = lines.split_first() else {
+            return (1, None);
+        };
+        let Some(name) = first.trim_start().strip_prefix(MARKER) else {
+            return (
+                1,
+                job(first).map(|values| Record {
+                    name: unmanaged(&values),
+                    values,
+                }),
+            );
+        };
+        let settings: Vec<String> = rest
+            .iter()
+            .take_while(|line| Self::is_setting(line))
+            .map(|line| (*line).to_owned())
+            .collect();
+        let Some(mut values) = rest.get(settings.len()).and_then(|line| job(line)) else {
+            return (1, None);
+        };
+        let count = settings.len() + 2;
+        if !settings.is_empty() {
+            values.insert("environment".to_owned(), Value::List(settings));
+        }
+        (
+            count,
+            Some(Record {
+                name: name.trim().to_owned(),
+                values,
+            }),
+        )
+    }
+
+    fn render(&self, record: &Record) -> Result<String, String> {
+        let text = |name: &str| record.values.get(name).and_then(Value::as_text);
+        let command = text("command").ok_or("a job needs `command`")?;
+        let mut lines = String::new();
+        if !record.name.starts_with(UNMANAGED) {
+            lines = format!("{MARKER}{}\n", record.name);
+        }
+        for setting in record
+            .values
+            .get("environment")
+            .map_or_else(Vec::new, Value::as_list)
+        {
+            lines.push_str(setting);
+            lines.push('\n');
+        }
+        if let Some(special) = text("special") {
+            return Ok(format!("{lines}@{special} {command}\n"));
+        }
+        for field in TIMES {
+            let times = record
+                .values
+                .get(field)
+                .map_or_else(|| "*".to_owned(), |times| times.as_list().join(","));
+            lines.push_str(&times);
+            lines.push(' ');
+        }
+        Ok(format!("{lines}{command}\n"))
+    }
+}
+
+/// The job on a line. A `*` is no value: nothing is said about that time.
+fn job(line: &str) -> Option<Values> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') || CrontabFormat::is_setting(line) {
+        return None;
+    }
+    let mut values = Values::new();
+    let mut rest = line;
+    let mut word = || {
+        let (word, tail) = rest.split_once(char::is_whitespace)?;
+        rest = tail.trim_start();
+        Some(word)
+    };
+    if let Some(special) = line.strip_prefix('@').and_then(|_| word()) {
+        values.insert(
+            "special".to_owned(),
+            Value::from(special.trim_start_matches('@')),
+        );
+    } else {
+        for field in TIMES {
+            let times = word()?;
+            if times != "*" {
+                values.insert(
+                    field.to_owned(),
+                    Value::List(times.split(',').map(str::to_owned).collect()),
+                );
+            }
+        }
+    }
+    values.insert("command".to_owned(), Value::from(rest));
+    (!rest.is_empty()).then_some(values)
+}
+
+fn unmanaged(values: &Values) -> String {
+    let command = values
+        .get("command")
+        .and_then(Value::as_text)
+        .unwrap_or_default();
+    format!(
+        "{UNMANAGED}{}",
+        command.split_whitespace().collect::<Vec<_>>().join("_")
+    )
+}

@@ -1,0 +1,124 @@
+//! A line-based file as a sequence of pieces: records that a format understands, and everything else kept as it is.
+//!
+//! Pure. Parsing and rendering give the same bytes back; changing one record touches its lines only.
+
+use std::fmt;
+
+use crate::resource::Values;
+
+/// One record: its name and its properties, without `ensure`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Record {
+    /// What the resource is called.
+    pub name: String,
+    /// The properties that are set.
+    pub values: Values,
+}
+
+/// How the records of one kind of file are written.
+pub trait Format: fmt::Debug + Sync {
+    /// Judges the first of the given lines (never empty, without line ends; a line that is not UTF-8 comes as an empty
+    /// one): how many lines belong together, at least one, and the record that they make, if they make one.
+    fn take(&self, lines: &[&str]) -> (usize, Option<Record>);
+
+    /// The lines of a record, each with its line end; the error names what is missing.
+    fn render(&self, record: &Record) -> Result<String, String>;
+}
+
+/// A parsed file.
+#[derive(Debug)]
+pub struct Document<'f> {
+    format: &'f dyn Format,
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug)]
+struct Piece {
+    bytes: Vec<u8>,
+    record: Option<Record>,
+}
+
+impl<'f> Document<'f> {
+    /// Takes a file apart. Every sequence of bytes is a document.
+    pub fn parse(format: &'f dyn Format, bytes: &[u8]) -> Self {
+        let raw: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let texts: Vec<&str> = raw.iter().map(|line| text(line)).collect();
+        let (mut raw, mut texts) = (raw.as_slice(), texts.as_slice());
+        let mut pieces = Vec::new();
+        while !raw.is_empty() {
+            let (count, record) = format.take(texts);
+            let count = count.clamp(1, raw.len());
+            let (taken, rest) = raw.split_at(count);
+            pieces.push(Piece {
+                bytes: taken.concat(),
+                record,
+            });
+            raw = rest;
+            texts = texts.split_at(count).1;
+        }
+        Self { format, pieces }
+    }
+
+    /// The bytes of the file.
+    pub fn render(&self) -> Vec<u8> {
+        self.pieces
+            .iter()
+            .flat_map(|piece| piece.bytes.iter().copied())
+            .collect()
+    }
+
+    /// The records in the order of the file.
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.pieces.iter().filter_map(|piece| piece.record.as_ref())
+    }
+
+    /// The first record of that name.
+    pub fn find(&self, name: &str) -> Option<&Record> {
+        self.records().find(|record| record.name == name)
+    }
+
+    /// Writes a record in the place of the first of its name, or at the end.
+    pub fn put(&mut self, record: Record) -> Result<(), String> {
+        let bytes = self.format.render(&record)?.into_bytes();
+        let same = |piece: &&mut Piece| {
+            piece
+                .record
+                .as_ref()
+                .is_some_and(|old| old.name == record.name)
+        };
+        if let Some(piece) = self.pieces.iter_mut().find(same) {
+            *piece = Piece {
+                bytes,
+                record: Some(record),
+            };
+            return Ok(());
+        }
+        if let Some(last) = self
+            .pieces
+            .last_mut()
+            .filter(|last| !last.bytes.ends_with(b"\n"))
+        {
+            last.bytes.push(b'\n');
+        }
+        self.pieces.push(Piece {
+            bytes,
+            record: Some(record),
+        });
+        Ok(())
+    }
+
+    /// Takes every record of that name out.
+    pub fn remove(&mut self, name: &str) {
+        self.pieces.retain(|piece| {
+            piece
+                .record
+                .as_ref()
+                .is_none_or(|record| record.name != name)
+        });
+    }
+}
+
+fn text(line: &[u8]) -> &str {
+    let text = std::str::from_utf8(line).unwrap_or_default();
+    text.strip_suffix('\n').unwrap_or(text)
+}

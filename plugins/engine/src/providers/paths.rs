@@ -1,0 +1,56 @@
+//! Small questions about paths that several types ask: what is at the end of the links, and are the parents there.
+
+use std::path::{Path, PathBuf};
+
+use muster_system::{Attributes, Metadata, System, SystemError};
+
+/// How many links are followed before a loop is assumed, as in the kernel.
+const LINK_LIMIT: usize = 40;
+
+/// What a path leads to when links are followed; `None` when that is nothing, or a loop.
+pub fn follow(system: &dyn System, path: &Path) -> Result<Option<Metadata>, SystemError> {
+    let mut path = path.to_owned();
+    for _ in 0..LINK_LIMIT {
+        let Some(metadata) = system.metadata(&path)? else {
+            return Ok(None);
+        };
+        if metadata.kind != muster_system::FileKind::Link {
+            return Ok(Some(metadata));
+        }
+        let target = system.read_link(&path)?;
+        path = lexical(&path.parent().unwrap_or(Path::new("/")).join(target));
+    }
+    Ok(None)
+}
+
+/// Creates the directories that are missing above and at `path`.
+pub fn create_dirs(
+    system: &dyn System,
+    path: &Path,
+    attributes: &Attributes,
+) -> Result<(), SystemError> {
+    if path.parent().is_none() || follow(system, path)?.is_some() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent() {
+        create_dirs(system, parent, &Attributes::default())?;
+    }
+    match system.create_dir(path, attributes) {
+        // Somebody else was faster: the same result.
+        Err(_) if follow(system, path)?.is_some() => Ok(()),
+        other => other,
+    }
+}
+
+/// Takes `.` and `..` out, as names only.
+fn lexical(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => drop(clean.pop()),
+            std::path::Component::Normal(name) => clean.push(name),
+            _ => {}
+        }
+    }
+    clean
+}

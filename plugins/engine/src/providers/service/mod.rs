@@ -1,0 +1,94 @@
+//! The ways in which machines start and stop what runs in the background.
+
+pub mod init;
+pub mod systemd;
+
+use std::fmt;
+use std::path::Path;
+
+use muster_system::{Command, Output};
+
+use crate::engine::Cx;
+use crate::error::EngineError;
+use crate::resource::Resource;
+
+/// What is known about one service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// Whether the machine knows a service of that name; if not, this is where it was looked for.
+    pub missing: Option<String>,
+    /// Whether it runs.
+    pub running: bool,
+    /// `true`, `false`, `mask`, or the tool's own word for what cannot be enabled.
+    pub enable: String,
+}
+
+/// What is to be done about a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Start it now.
+    Start,
+    /// Stop it now.
+    Stop,
+    /// Start it at boot.
+    Enable,
+    /// Do not start it at boot.
+    Disable,
+    /// Let nobody start it.
+    Mask,
+}
+
+/// A way to look services up and to change them.
+pub trait Services: fmt::Debug {
+    /// What is known about one service.
+    fn query(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Service, EngineError>;
+
+    /// Does it.
+    fn act(&self, cx: &Cx<'_>, resource: &Resource, action: Action) -> Result<(), EngineError>;
+
+    /// The names of all services.
+    fn names(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<String>, EngineError>;
+}
+
+/// systemd where it runs, init scripts elsewhere; or the one that the resource names.
+pub fn choose(cx: &Cx<'_>, resource: &Resource) -> Result<&'static dyn Services, EngineError> {
+    let looking = EngineError::during(resource, "looking for systemd");
+    match resource.text("provider") {
+        Some("systemd") => Ok(&systemd::Systemd),
+        Some(_) => Ok(&init::Init),
+        None if cx
+            .system
+            .metadata(Path::new("/run/systemd/system"))
+            .map_err(looking)?
+            .is_some() =>
+        {
+            Ok(&systemd::Systemd)
+        }
+        None => Ok(&init::Init),
+    }
+}
+
+/// Runs a program; how it ended is for the caller to judge.
+pub(super) fn run(cx: &Cx<'_>, resource: &Resource, argv: &[&str]) -> Result<Output, EngineError> {
+    let mut command = Command::new(argv.iter().copied());
+    command.cancel = cx.cancel.clone();
+    cx.system.run(&command).map_err(EngineError::during(
+        resource,
+        format!("running {}", argv.join(" ")),
+    ))
+}
+
+/// Runs a program that must succeed.
+pub(super) fn must(cx: &Cx<'_>, resource: &Resource, argv: &[&str]) -> Result<(), EngineError> {
+    let output = run(cx, resource, argv)?;
+    if output.success() {
+        return Ok(());
+    }
+    let problem = format!(
+        "`{}` ended with {}: {}",
+        argv.join(" "),
+        output.code,
+        output.text().trim()
+    );
+    Err(EngineError::failed(resource, problem))
+}

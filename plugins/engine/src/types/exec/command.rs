@@ -1,0 +1,214 @@
+//! Turns a command line into a program and its arguments, the way Puppet's `posix` and `shell` providers do.
+
+use std::path::PathBuf;
+
+use muster_system::Command;
+
+use crate::engine::Cx;
+use crate::error::EngineError;
+use crate::providers::names;
+use crate::resource::{Resource, Value};
+
+/// Characters that a shell would not take literally. `=` counts in the first word only.
+const META: &str = "*?{}[]<>()~&|\\$;'`\"\n#%";
+/// Words that only a shell knows; Ruby's list, after POSIX.
+const SHELL_WORDS: [&str; 31] = [
+    "!", ".", ":", "break", "case", "continue", "do", "done", "elif", "else", "esac", "eval",
+    "exec", "exit", "export", "fi", "for", "if", "in", "readonly", "return", "set", "shift",
+    "then", "times", "trap", "unset", "until", "while", "{", "}",
+];
+
+/// Checks what can be judged without the machine: qualified programs, environment, umask.
+pub(super) fn check(resource: &Resource) -> Result<(), EngineError> {
+    let mut lines = vec![("command", first(resource))];
+    lines.extend(
+        resource
+            .text("refresh")
+            .map(|line| ("refresh", line.to_owned())),
+    );
+    for guard in ["unless", "onlyif"] {
+        lines.extend(
+            resource
+                .list(guard)
+                .into_iter()
+                .map(|line| (guard, line.to_owned())),
+        );
+    }
+    let posix = resource.text("provider") != Some("shell");
+    for (name, line) in lines {
+        let program = program(&line);
+        if program.is_empty() {
+            return Err(EngineError::invalid(
+                resource,
+                name,
+                "is empty, must be a command",
+            ));
+        }
+        if posix && !program.starts_with('/') && resource.get("path").is_none() {
+            let problem = format!(
+                "begins with `{program}`, which is not an absolute path; write it out, or give `path`"
+            );
+            return Err(EngineError::invalid(resource, name, problem));
+        }
+    }
+    if let Some(setting) = resource
+        .list("environment")
+        .into_iter()
+        .find(|setting| split_setting(setting).is_none())
+    {
+        let problem = format!("contains `{setting}`, must be `NAME=value`");
+        return Err(EngineError::invalid(resource, "environment", problem));
+    }
+    match resource.text("umask") {
+        Some(text) if umask(text).is_none() => Err(EngineError::invalid(
+            resource,
+            "umask",
+            format!("is `{text}`, must be octal, such as `022`"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The main command.
+pub(super) fn of_resource(cx: &Cx<'_>, resource: &Resource) -> Result<Command, EngineError> {
+    match resource.get("command") {
+        Some(Value::List(words)) if words.len() > 1 => with_argv(cx, resource, words.clone()),
+        _ => of_line(cx, resource, &first(resource)),
+    }
+}
+
+/// A command line, with everything around it that the resource says.
+pub(super) fn of_line(
+    cx: &Cx<'_>,
+    resource: &Resource,
+    line: &str,
+) -> Result<Command, EngineError> {
+    let argv = if resource.text("provider") == Some("shell") || needs_shell(line) {
+        vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned()]
+    } else {
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    with_argv(cx, resource, argv)
+}
+
+/// The command as one text, for messages.
+pub(super) fn line(resource: &Resource) -> String {
+    match resource.get("command") {
+        Some(Value::List(words)) => words.join(" "),
+        _ => resource.title.clone(),
+    }
+}
+
+fn first(resource: &Resource) -> String {
+    resource
+        .list("command")
+        .first()
+        .map_or_else(|| resource.title.clone(), |word| (*word).to_owned())
+}
+
+fn with_argv(cx: &Cx<'_>, resource: &Resource, argv: Vec<String>) -> Result<Command, EngineError> {
+    let mut command = Command::new(argv);
+    if resource.get("path").is_some() {
+        command
+            .env
+            .insert("PATH".to_owned(), resource.list("path").join(":"));
+    }
+    for (name, value) in resource
+        .list("environment")
+        .into_iter()
+        .filter_map(split_setting)
+    {
+        command.env.insert(name.to_owned(), value.to_owned());
+    }
+    command.cwd = resource.text("cwd").map(PathBuf::from);
+    command.umask = resource.text("umask").and_then(umask);
+    command.uid = number(cx, resource, "user", names::uid)?;
+    command.gid = number(cx, resource, "group", names::gid)?;
+    command.cancel = cx.cancel.clone();
+    Ok(command)
+}
+
+type LookUp =
+    fn(&dyn muster_system::System, &str) -> Result<Option<u32>, muster_system::SystemError>;
+
+fn number(
+    cx: &Cx<'_>,
+    resource: &Resource,
+    name: &str,
+    look_up: LookUp,
+) -> Result<Option<u32>, EngineError> {
+    let Some(who) = resource.text(name) else {
+        return Ok(None);
+    };
+    let id = look_up(cx.system, who).map_err(EngineError::during(
+        resource,
+        format!("looking {name} {who} up"),
+    ))?;
+    id.map(Some).ok_or_else(|| {
+        EngineError::failed(
+            resource,
+            format!("{name} `{who}` does not exist on this machine"),
+        )
+    })
+}
+
+/// Whether Ruby's `exec`, and so Puppet, would hand the line to a shell.
+fn needs_shell(line: &str) -> bool {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    line.contains(|c| META.contains(c)) || word.contains('=') || SHELL_WORDS.contains(&word)
+}
+
+/// The first word, without its quotes.
+fn program(line: &str) -> String {
+    let quoted = ['"', '\'']
+        .into_iter()
+        .find_map(|quote| line.strip_prefix(quote)?.split(quote).next());
+    quoted
+        .or_else(|| line.split_whitespace().next())
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn split_setting(setting: &str) -> Option<(&str, &str)> {
+    let word = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    setting.split_once('=').filter(|(name, _)| word(name))
+}
+
+fn umask(text: &str) -> Option<u32> {
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mask| *mask <= 0o777 && text.len() <= 5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{needs_shell, program};
+
+    #[test]
+    fn a_shell_is_used_only_where_the_line_needs_one() {
+        for line in [
+            "/bin/date > /tmp/date",
+            "A=b /bin/x",
+            "exit 3",
+            "/bin/echo $HOME",
+            "/bin/a\n/bin/b",
+        ] {
+            assert!(needs_shell(line), "{line}");
+        }
+        for line in [
+            "/bin/true",
+            "/bin/dd if=/dev/zero of=/tmp/x",
+            "/usr/bin/test -e /x",
+        ] {
+            assert!(!needs_shell(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_quoted_program_keeps_its_blanks() {
+        assert_eq!(program("'/opt/my app/run' now"), "/opt/my app/run");
+        assert_eq!(program("/bin/date > x"), "/bin/date");
+    }
+}

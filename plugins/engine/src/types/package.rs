@@ -1,0 +1,210 @@
+//! `package`: that a package is installed, in which version, or not at all.
+
+use crate::engine::{Cx, ResourceType};
+use crate::error::EngineError;
+use crate::plan::{Change, Plan, State};
+use crate::providers::package::apt::Apt;
+use crate::providers::package::{Action, Package as Found, Packages, Status};
+use crate::resource::{Resource, Value, Values};
+use crate::schema::{Attribute, Kind, Schema};
+
+/// Under this name a state carries the newest version, where that matters.
+const CANDIDATE: &str = "newest version";
+
+static SCHEMA: Schema = Schema {
+    type_name: "package",
+    doc: "A package of the machine's package system.",
+    namevar: "name",
+    attributes: &[
+        Attribute::property(
+            "ensure",
+            Kind::WordOr(&["present", "installed", "absent", "purged", "latest", "held"]),
+            "Whether it is installed; a version means exactly that one.",
+        )
+        .or("present"),
+        Attribute::property(
+            "mark",
+            Kind::Word(&["hold", "none"]),
+            "Whether it is kept at its version.",
+        ),
+        Attribute::parameter("name", Kind::Text, "The name of the package."),
+        Attribute::parameter(
+            "install_options",
+            Kind::List,
+            "Options for the tool when it installs.",
+        ),
+        Attribute::parameter("provider", Kind::Word(&["apt"]), "The tool."),
+    ],
+};
+
+/// The type.
+#[derive(Debug)]
+pub struct Package;
+
+impl ResourceType for Package {
+    fn schema(&self) -> &'static Schema {
+        &SCHEMA
+    }
+
+    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "+-.:_".contains(c);
+        if !resource.name.chars().all(allowed)
+            || !resource
+                .name
+                .starts_with(|c: char| c.is_ascii_alphanumeric())
+        {
+            let problem = format!(
+                "is `{}`, must be a package's name: letters, digits, `+-.:_`",
+                resource.name
+            );
+            return Err(EngineError::invalid(&resource, "name", problem));
+        }
+        let version = |c: char| c.is_ascii_alphanumeric() || "+-.:~_".contains(c);
+        if let Some(ensure) = resource
+            .text("ensure")
+            .filter(|text| text.is_empty() || !text.chars().all(version))
+        {
+            let problem = format!(
+                "is `{ensure}`, must be a word or one version; ranges of versions are not supported"
+            );
+            return Err(EngineError::invalid(&resource, "ensure", problem));
+        }
+        let option = |option: &&str| !option.starts_with('-');
+        if let Some(bad) = resource.list("install_options").into_iter().find(option) {
+            let problem = format!("contains `{bad}`, must be options that begin with `-`");
+            return Err(EngineError::invalid(&resource, "install_options", problem));
+        }
+        Ok(resource)
+    }
+
+    fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
+        let mut values = values(&Apt.query(cx, resource)?);
+        if resource.text("ensure") == Some("latest") {
+            let newest = Apt.candidate(cx, resource)?.ok_or_else(|| {
+                EngineError::failed(
+                    resource,
+                    "no source offers this package; check its name, and refresh the package lists",
+                )
+            })?;
+            values.insert(CANDIDATE.to_owned(), Value::Text(newest));
+        }
+        Ok(State { values })
+    }
+
+    fn plan(&self, resource: &Resource, state: &State) -> Plan {
+        let mut changes = Vec::new();
+        if let Some((desired, found)) = resource.get("ensure").zip(state.get("ensure")) {
+            if !is_ensured(desired, found, state) {
+                let attribute = SCHEMA.attribute("ensure");
+                changes.extend(
+                    attribute.map(|attribute| ensure(Change::of(attribute, Some(found), desired))),
+                );
+            }
+        }
+        let installed = state.get("ensure").is_some_and(|found| !is_gone(found));
+        if changes.is_empty() && installed {
+            let marks = resource.clone();
+            changes = crate::plan::compare(&SCHEMA, &without_ensure(marks), state);
+        }
+        Plan {
+            resource: resource.clone(),
+            state: state.clone(),
+            changes,
+        }
+    }
+
+    fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError> {
+        let resource = &plan.resource;
+        let desired = change.to.as_text().unwrap_or_default();
+        let installed = plan
+            .state
+            .get("ensure")
+            .is_some_and(|found| !is_gone(found));
+        let held = plan.state.get("mark").and_then(Value::as_text) == Some("hold");
+        if change.property == "mark" {
+            return Apt.act(
+                cx,
+                resource,
+                if desired == "hold" {
+                    Action::Hold
+                } else {
+                    Action::Unhold
+                },
+            );
+        }
+        // Apt does not touch what is held, and somebody asked for a change.
+        if held && desired != "held" {
+            Apt.act(cx, resource, Action::Unhold)?;
+        }
+        match desired {
+            "present" | "installed" | "latest" => Apt.act(cx, resource, Action::Install)?,
+            "absent" => Apt.act(cx, resource, Action::Remove)?,
+            "purged" => Apt.act(cx, resource, Action::Purge)?,
+            "held" => {
+                if !installed {
+                    Apt.act(cx, resource, Action::Install)?;
+                }
+                Apt.act(cx, resource, Action::Hold)?;
+            }
+            version => Apt.act(cx, resource, Action::InstallVersion(version))?,
+        }
+        let hold_again =
+            resource.text("mark") == Some("hold") || (held && resource.get("mark").is_none());
+        if hold_again && !matches!(desired, "absent" | "purged" | "held") {
+            Apt.act(cx, resource, Action::Hold)?;
+        }
+        Ok(())
+    }
+
+    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
+        let all = Resource::named(&SCHEMA, "*")?;
+        let found = Apt.all(cx, &all)?;
+        Ok(found
+            .into_iter()
+            .map(|package| (package.name.clone(), values(&package)))
+            .collect())
+    }
+}
+
+fn values(package: &Found) -> Values {
+    let ensure = match &package.status {
+        Status::Installed(version) => version.as_str(),
+        Status::Removed => "absent",
+        Status::Purged => "purged",
+    };
+    let mark = if package.held { "hold" } else { "none" };
+    Values::from([
+        ("ensure".to_owned(), Value::from(ensure)),
+        ("mark".to_owned(), Value::from(mark)),
+    ])
+}
+
+fn is_gone(found: &Value) -> bool {
+    matches!(found.as_text(), Some("absent" | "purged"))
+}
+
+fn is_ensured(desired: &Value, found: &Value, state: &State) -> bool {
+    match desired.as_text().unwrap_or_default() {
+        "present" | "installed" => !is_gone(found),
+        "absent" => is_gone(found),
+        "latest" => state.get(CANDIDATE) == Some(found),
+        "held" => !is_gone(found) && state.get("mark").and_then(Value::as_text) == Some("hold"),
+        _ => desired == found,
+    }
+}
+
+/// Puppet's words: `purged` whatever was before, `created` from nothing at all.
+fn ensure(change: Change) -> Change {
+    let gone = change.from.as_ref().is_some_and(is_gone);
+    match change.to.as_text() {
+        Some("purged") => change.saying("purged"),
+        Some("absent") => change.saying("removed"),
+        _ if gone => change.saying("created"),
+        _ => change,
+    }
+}
+
+fn without_ensure(mut resource: Resource) -> Resource {
+    resource.values.remove("ensure");
+    resource
+}
