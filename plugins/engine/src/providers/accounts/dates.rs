@@ -34,7 +34,7 @@ pub fn parse(text: &str) -> Option<i64> {
 /// 1 is `1970-01-02`. `None` outside the years 0 to 9999, which four digits cannot write.
 pub fn render(days: i64) -> Option<String> {
     // Keeps the arithmetic far from its limits.
-    if days.abs() > 10_000 * 366 {
+    if days.unsigned_abs() > 10_000 * 366 {
         return None;
     }
     let shifted = days + 719_468;
