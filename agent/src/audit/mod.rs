@@ -11,8 +11,8 @@ mod writer;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -25,7 +25,7 @@ use writer::{Order, Writer};
 
 /// Lines that may wait for the disk.
 const QUEUE: usize = 1024;
-/// How long [`AuditLog::flush`] and [`AuditLog::reopen`] wait for the thread.
+/// How long the thread is waited for: a disk that hangs must not keep the daemon from stopping.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a decision is not, or will not be, on record.
@@ -54,13 +54,15 @@ pub enum AuditError {
     Stuck,
 }
 
-/// The door to the log. Dropping it writes what waits.
+/// The door to the log. Dropping it writes what waits, and takes five seconds at most.
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,
     fail_closed: bool,
-    orders: Option<SyncSender<Order>>,
-    thread: Option<thread::JoinHandle<()>>,
+    /// Unbounded, so that orders always get through; lines are bounded by [`Shared::waiting`].
+    orders: Option<Sender<Order>>,
+    /// Closed when the thread has ended.
+    ended: Mutex<Receiver<()>>,
     shared: Arc<Shared>,
 }
 
@@ -68,6 +70,8 @@ pub struct AuditLog {
 #[derive(Debug, Default)]
 struct Shared {
     refusals: Mutex<Refusals>,
+    /// Lines in the queue, and the one that is being written.
+    waiting: AtomicUsize,
     lost: AtomicU64,
     failing: Mutex<Option<String>>,
 }
@@ -88,22 +92,25 @@ impl AuditLog {
             shared: Arc::clone(&shared),
             torn: false,
         };
-        let (orders, inbox) = sync_channel(QUEUE);
+        let (orders, inbox) = channel();
+        let (end, ended) = channel();
+        let work = move || {
+            writer.run(&inbox);
+            drop(end);
+        };
         let thread = thread::Builder::new().name("audit".to_owned());
-        let thread = thread
-            .spawn(move || writer.run(&inbox))
-            .map_err(file_error)?;
+        thread.spawn(work).map_err(file_error)?;
         let path = path.to_owned();
         Ok(Self {
             path,
             fail_closed,
             orders: Some(orders),
-            thread: Some(thread),
+            ended: Mutex::new(ended),
             shared,
         })
     }
 
-    /// Records a decision. Never waits. An error, which there is only when failing closed, means: do not act.
+    /// Records a decision. Never waits. An error means: do not act; there is one only when failing closed.
     pub fn record(&self, record: &Record) -> Result<(), AuditError> {
         let line = record::line(record).map_err(AuditError::Encode)?;
         let sent = self.send(line);
@@ -134,17 +141,20 @@ impl AuditLog {
     }
 
     fn send(&self, line: Vec<u8>) -> Result<(), AuditError> {
-        let error = match self
-            .orders
-            .as_ref()
-            .map(|orders| orders.try_send(Order::Write(line)))
-        {
-            Some(Ok(())) => return Ok(()),
-            Some(Err(TrySendError::Full(_))) => AuditError::Full,
-            Some(Err(TrySendError::Disconnected(_))) | None => AuditError::Stuck,
+        let sent = if self.shared.take_place() {
+            let orders = self.orders.as_ref().ok_or(AuditError::Stuck);
+            orders.and_then(|orders| {
+                orders
+                    .send(Order::Write(line))
+                    .map_err(|_| AuditError::Stuck)
+            })
+        } else {
+            Err(AuditError::Full)
         };
-        self.shared.add_lost(1);
-        Err(error)
+        if sent.is_err() {
+            self.shared.add_lost(1);
+        }
+        sent
     }
 
     /// Records that were lost and are not yet counted in the log.
@@ -182,14 +192,28 @@ impl AuditLog {
 impl Drop for AuditLog {
     fn drop(&mut self) {
         drop(self.orders.take());
-        if let Some(thread) = self.thread.take() {
-            // A writer that panicked has nothing more to write.
-            let _ = thread.join();
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            let path = self.path.display();
+            tracing::error!(%path, "the audit log's disk does not answer; its last lines may be lost");
         }
     }
 }
 
 impl Shared {
+    /// Takes a place in the queue, if there is one.
+    fn take_place(&self) -> bool {
+        let taken = |waiting: usize| (waiting < QUEUE).then_some(waiting + 1);
+        self.waiting
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, taken)
+            .is_ok()
+    }
+
+    /// Gives the place back, when the line is written.
+    fn give_place(&self) {
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+
     fn add_lost(&self, count: u64) {
         self.lost.fetch_add(count, Ordering::AcqRel);
     }

@@ -40,7 +40,10 @@ impl Writer {
     pub(super) fn run(mut self, orders: &Receiver<Order>) {
         loop {
             match orders.recv_timeout(self.patience()) {
-                Ok(Order::Write(line)) => self.record(&line),
+                Ok(Order::Write(line)) => {
+                    self.record(&line);
+                    self.shared.give_place();
+                }
                 Ok(Order::Reopen(answer)) => {
                     // An asker that is gone needs no answer.
                     let _ = answer.send(self.reopen());
@@ -49,9 +52,10 @@ impl Writer {
                     self.refusals(true);
                     let _ = answer.send(self.file.sync_data());
                 }
-                Err(RecvTimeoutError::Timeout) => self.refusals(false),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            self.refusals(false);
         }
         self.refusals(true);
         // There is nobody left to tell.
@@ -122,9 +126,10 @@ impl Writer {
         };
         let written = self.file.write(&whole)?;
         self.torn = written < whole.len() && (self.torn || written > 0);
-        match written == whole.len() {
-            true => Ok(()),
-            false => Err(io::Error::from(io::ErrorKind::WriteZero)),
+        if written == whole.len() {
+            Ok(())
+        } else {
+            Err(io::Error::from(io::ErrorKind::WriteZero))
         }
     }
 

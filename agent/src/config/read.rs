@@ -61,7 +61,7 @@ impl Reading {
                     Err(wrong) => self.faults.push(wrong.at(key, origin)),
                 }
             }
-            (Place::Free, DeValue::Table(table)) if !table.is_empty() => {
+            (Place::Free | Place::Unknown, DeValue::Table(table)) if !table.is_empty() => {
                 self.table(source, path, table);
             }
             (Place::Free, value) => match json(value) {
@@ -86,9 +86,6 @@ impl Reading {
                     found,
                     expected,
                 });
-            }
-            (Place::Unknown, DeValue::Table(table)) if !table.is_empty() => {
-                self.table(source, path, table);
             }
             (Place::Unknown, _) => {
                 let nearest = keys::nearest(&key);

@@ -28,17 +28,19 @@ pub(super) fn render(settings: &Settings, warnings: &[Warning]) -> String {
             .map(|cell| cell.chars().count())
             .max()
             .unwrap_or(0)
-            .min(48)
+            .min(60)
     };
     let (keys, values) = (width(0), width(1));
-    let mut out = String::new();
-    for (_, [key, value, origin]) in &rows {
-        out.push_str(&format!("{key:keys$} = {value:values$}  # {origin}\n"));
-    }
-    for warning in warnings {
-        out.push_str(&format!("warning: {warning}\n"));
-    }
-    out
+    let row = |(_, [key, value, origin]): &(usize, [String; 3])| {
+        format!("{key:keys$} = {value:values$}  # {origin}")
+    };
+    let lines: Vec<String> = rows.iter().map(row).collect();
+    let warnings = warnings.iter().map(|warning| format!("warning: {warning}"));
+    lines
+        .into_iter()
+        .chain(warnings)
+        .map(|line| line + "\n")
+        .collect()
 }
 
 /// The place of a key in the table; all plugins' keys share the last one.
@@ -79,9 +81,14 @@ fn redact(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(redact).collect(),
         Value::Object(map) => {
-            let entry = |(name, value): (&String, &Value)| match looks_secret(name) {
-                true => (name.clone(), Value::String(REDACTED.to_owned())),
-                false => (name.clone(), redact(value)),
+            let entry = |(name, value): (&String, &Value)| {
+                let secret = looks_secret(name);
+                let shown = if secret {
+                    Value::from(REDACTED)
+                } else {
+                    redact(value)
+                };
+                (name.clone(), shown)
             };
             Value::Object(map.iter().map(entry).collect::<Map<_, _>>())
         }

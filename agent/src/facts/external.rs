@@ -19,7 +19,7 @@ use super::parse::{Form, parse};
 /// How long an executable may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long Facter may take: it may look at many things.
-const FACTER_PATIENCE: Duration = Duration::from_secs(60);
+const FACTER_PATIENCE: Duration = Duration::from_mins(1);
 /// Most bytes of one source, before it is parsed. JSON text is larger than what it says.
 const SOURCE_BYTES: usize = 2 * MAX_SIZE;
 /// Most characters of a failed program's output that are repeated.
@@ -118,9 +118,10 @@ fn file(path: &Path, form: Form) -> Result<Map<String, Value>, FactError> {
 fn check_safe(metadata: &Metadata) -> Result<(), FactError> {
     let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
     let trusted = owner == 0 || owner == nix::unistd::geteuid().as_raw();
-    match trusted && mode & 0o022 == 0 {
-        true => Ok(()),
-        false => Err(FactError::Unsafe { owner, mode }),
+    if trusted && mode & 0o022 == 0 {
+        Ok(())
+    } else {
+        Err(FactError::Unsafe { owner, mode })
     }
 }
 

@@ -1,37 +1,36 @@
 //! The fact `os`, from `os-release` and Debian's `debian_version`, in Facter's words.
 
 use std::collections::BTreeMap;
+use std::env::consts::ARCH;
 use std::fs;
 use std::path::Path;
 
 use muster_system::System;
 use serde_json::{Value, json};
 
+/// Where Debian tells its point release.
+const DEBIAN_VERSION: &str = "/etc/debian_version";
 /// Most bytes of such a file.
 const FILE_BYTES: u64 = 64 * 1024;
 
 /// Looks below the machine's root; a root without these files, such as a scratch directory, has this machine's.
 pub(super) fn collect(system: &dyn System) -> Value {
-    let own = ["/etc/os-release", "/usr/lib/os-release"]
-        .iter()
-        .find_map(|path| text(system, path));
-    match own {
-        Some(release) => describe(
-            &release,
-            text(system, "/etc/debian_version").as_deref(),
-            std::env::consts::ARCH,
-        ),
-        None => {
-            let host = |path: &str| fs::read_to_string(path).ok();
-            let release = host("/etc/os-release").or_else(|| host("/usr/lib/os-release"));
-            let debian = host("/etc/debian_version");
-            describe(
-                &release.unwrap_or_default(),
-                debian.as_deref(),
-                std::env::consts::ARCH,
-            )
-        }
+    let own = |path: &str| text(system, path);
+    let host = |path: &str| fs::read_to_string(path).ok();
+    if let Some(release) = release(own) {
+        describe(&release, own(DEBIAN_VERSION).as_deref(), ARCH)
+    } else {
+        describe(
+            &release(host).unwrap_or_default(),
+            host(DEBIAN_VERSION).as_deref(),
+            ARCH,
+        )
     }
+}
+
+/// The text of `os-release`, from the first of its two places.
+fn release(read: impl Fn(&str) -> Option<String>) -> Option<String> {
+    read("/etc/os-release").or_else(|| read("/usr/lib/os-release"))
 }
 
 fn text(system: &dyn System, path: &str) -> Option<String> {

@@ -90,6 +90,8 @@ fn says_anything(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -157,7 +159,7 @@ mod tests {
         for level in 1..12 {
             let before = level - 1;
             let aliases = vec![format!("*a{before}"); 10].join(", ");
-            text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+            writeln!(text, "a{level}: &a{level} [{aliases}]").unwrap();
         }
         assert!(parse(Form::Yaml, text.as_bytes()).is_err());
     }

@@ -8,7 +8,7 @@ use muster_system::fake::FakeSystem;
 use muster_system::{Output, System};
 use muster_wire::identity::Identity;
 use muster_wire::state::Facts;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{FactError, FactProblem, FactStore, Machines, Sources};
 
@@ -76,10 +76,7 @@ fn built_in_facts_have_facters_structure() {
         "processors.count",
         "system_uptime.seconds",
     ] {
-        assert!(
-            facts.get(path).and_then(|fact| fact.as_u64()) > Some(0),
-            "{path}"
-        );
+        assert!(facts.get(path).and_then(Value::as_u64) > Some(0), "{path}");
     }
 }
 

@@ -75,7 +75,7 @@ pub enum PolicyFault {
     /// A fact among the classes.
     #[error("`{0}` is not a class; facts are the fourth field")]
     FactAmongClasses(String),
-    /// Part of a compound expression of MCollective.
+    /// Part of a compound expression of `MCollective`.
     #[error("`{0}`: compound expressions are not known here; write a line for each alternative")]
     Compound(String),
     /// A group without members, which is probably a slip.

@@ -52,7 +52,7 @@ impl Groups {
     }
 }
 
-/// One caller: its name, alone or after one of the prefixes that policies of MCollective and Choria have.
+/// One caller: its name, alone or after one of the prefixes that policies of `MCollective` and Choria have.
 fn caller(word: &str) -> Result<Identity, PolicyFault> {
     let name = match word.split_once('=') {
         _ if word.starts_with('/') => return Err(PolicyFault::CallerExpression(word.to_owned())),

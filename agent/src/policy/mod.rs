@@ -1,4 +1,4 @@
-//! Who may call what on this node: MCollective's action policies, with exact callers and nothing skipped.
+//! Who may call what on this node: `MCollective`'s action policies, with exact callers and nothing skipped.
 //!
 //! `<policies>/<agent>.policy` holds one rule a line, its fields separated by tabs, and the first that matches decides:
 //!
@@ -257,10 +257,10 @@ fn read(path: &Path) -> Result<String, PolicyFault> {
     file.take(FILE_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(PolicyFault::Read)?;
-    match text.len() as u64 > FILE_BYTES {
-        true => Err(PolicyFault::TooLarge(FILE_BYTES)),
-        false => Ok(text),
+    if text.len() as u64 > FILE_BYTES {
+        return Err(PolicyFault::TooLarge(FILE_BYTES));
     }
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -270,13 +270,12 @@ proptest! {
         action in "(start|stop)",
     ) {
         let word = |allow: bool| if allow { "allow" } else { "deny" };
-        let mut text: String = rules
+        let mut lines: Vec<String> = rules
             .iter()
-            .map(|(allow, caller, action)| format!("{}\t{caller}\t{action}\t*\n", word(*allow)))
+            .map(|(allow, caller, action)| format!("{}	{caller}	{action}	*", word(*allow)))
             .collect();
-        if let Some(default) = default {
-            text.push_str(&format!("policy default {}\n", word(default)));
-        }
+        lines.extend(default.map(|default| format!("policy default {}", word(default))));
+        let text = lines.join("\n");
         let first = rules.iter().find(|(_, caller, act)| *caller == asking && (act == "*" || *act == action));
         let expected = first.map(|(allow, ..)| *allow).or(default).unwrap_or(false);
         let set = good(&[("service.policy", &text)]);
