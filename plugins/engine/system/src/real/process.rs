@@ -26,8 +26,10 @@ use crate::{Command, Output, SystemError};
 
 /// What a group has between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long output is awaited after the leader ended, when a descendant (a daemon) keeps the stream open.
-const DRAIN: Duration = Duration::from_millis(300);
+/// How long more output is awaited after the leader ended, when a descendant (a daemon) keeps the stream open.
+const QUIET: Duration = Duration::from_secs(1);
+/// The longest such wait in all, for a descendant that goes on talking.
+const DRAIN: Duration = Duration::from_secs(5);
 /// How often the cancel flag is looked at.
 const ATTENTION: Duration = Duration::from_millis(50);
 
@@ -183,6 +185,7 @@ fn supervise(
     let mut stop: Option<Stop> = None;
     // Set when the rest is a formality: the leader is gone, or the group got its TERM.
     let mut last_call: Option<Instant> = None;
+    let mut drained: Option<Instant> = None;
     while leader || streams > 0 {
         let now = Instant::now();
         if last_call.is_some_and(|end| now >= end) {
@@ -205,10 +208,13 @@ fn supervise(
             Ok(News::StreamEnded) => streams -= 1,
             Ok(News::LeaderEnded) => {
                 leader = false;
-                last_call = last_call.or(Some(Instant::now() + DRAIN));
+                drained = Some(Instant::now() + DRAIN);
             }
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if let (Some(drained), None) = (drained, stop) {
+            last_call = Some(drained.min(Instant::now() + QUIET));
         }
     }
     if stop.is_some() {
