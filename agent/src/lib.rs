@@ -1,1 +1,18 @@
-//! (room being built)
+//! `rpcd`: the daemon on every node. It takes signed requests from the broker, and answers them.
+//!
+//! - [`pipeline`]: one request's way, one file per stage: begin reading there.
+//! - [`core`]: what the stages share. [`daemon`]: the loop around them. [`assemble`]: from configuration to a daemon.
+//! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`]: what a daemon is made of.
+
+pub mod assemble;
+pub mod audit;
+pub mod classes;
+pub mod clock;
+pub mod config;
+pub mod core;
+pub mod counters;
+pub mod daemon;
+pub mod facts;
+pub mod pipeline;
+pub mod policy;
+pub mod seen;

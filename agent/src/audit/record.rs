@@ -14,7 +14,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The action is about to be run. Written where the log fails closed: what cannot be recorded is not begun.
+    /// The action is about to be run, and may change the node; another record tells how it ended.
     Started,
     /// The action was run; `statuscode` says how it ended.
     Executed,

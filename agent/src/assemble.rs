@@ -1,0 +1,263 @@
+//! From a configuration to the parts of a daemon: reads the files that it names, and builds the agents.
+//!
+//! Everything that can be wrong with a node's set-up is found here, before anything is connected.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use muster_api::system::real::RealSystem;
+use muster_api::system::System;
+use muster_api::{Agent, AgentError};
+use muster_bus::{BusError, Options, Secret, Server};
+use muster_host::{Limits, Registry, RegistryError};
+use muster_wire::identity::{Identity, Name, NameError};
+use muster_wire::sign::Signer;
+use muster_wire::subject;
+use muster_wire::token::{Creds, CredsError, PublicKey, TokenError, Trust};
+
+use crate::audit::{AuditError, AuditLog};
+use crate::classes::Classes;
+use crate::clock::Clock;
+use crate::config::{Config, SecretFileError, check_secret_file};
+use crate::core::{Core, Parts};
+use crate::facts::{FactStore, Machines, Sources};
+use crate::policy::PolicySet;
+use crate::seen::{Seen, SeenError};
+
+/// Why a daemon cannot be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum AssembleError {
+    /// A file that the configuration names cannot be read.
+    #[error("cannot read {what} from {}", path.display())]
+    Read {
+        /// What is in it.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// The state directory cannot be made.
+    #[error("cannot make the directory {}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// A secret that others could read.
+    #[error(transparent)]
+    Exposed(#[from] SecretFileError),
+    /// The credentials are none.
+    #[error("the credentials in {} cannot be used", path.display())]
+    Creds {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: CredsError,
+    },
+    /// The name in the credentials is no identity.
+    #[error("the credentials in {} carry a name that is no identity", path.display())]
+    Name {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: NameError,
+    },
+    /// The configured identity is not the one in the credentials.
+    #[error("this node is configured as {configured}, and its credentials in {} are those of {found}", path.display())]
+    Identity {
+        /// What the configuration says.
+        configured: Identity,
+        /// What the token says.
+        found: Identity,
+        /// The credentials' file.
+        path: PathBuf,
+    },
+    /// The operator's key or the account's token cannot be used.
+    #[error("the trust in {} cannot be used", path.display())]
+    Trust {
+        /// The account token's file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: TokenError,
+    },
+    /// A broker address.
+    #[error("the broker's address cannot be used")]
+    Broker(#[from] BusError),
+    /// An agent.
+    #[error("an agent cannot be loaded")]
+    Agent(#[from] AgentError),
+    /// A plugin's table in the configuration.
+    #[error("the section [plugins.{plugin}] is wrong")]
+    Plugin {
+        /// The plugin.
+        plugin: &'static str,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// Two agents of one name.
+    #[error("the agents do not go together")]
+    Registry(#[from] RegistryError),
+    /// The journal of seen requests.
+    #[error(transparent)]
+    Seen(#[from] SeenError),
+    /// The audit log.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+}
+
+/// A daemon's state, and how it connects.
+#[derive(Debug)]
+pub struct Assembled {
+    /// The state.
+    pub core: Arc<Core>,
+    /// How to connect.
+    pub options: Options,
+    /// The machine that the daemon itself runs on; facts come from it too.
+    pub host: Arc<dyn System>,
+}
+
+/// Reads and builds everything. Blocks.
+pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, AssembleError> {
+    let clock = Clock::system();
+    let state = &config.paths.state;
+    std::fs::create_dir_all(state)
+        .map_err(|source| AssembleError::Directory { path: state.clone(), source })?;
+    let signer = signer(config)?;
+    let options = options(config, &signer)?;
+    let host: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
+    let system: Arc<dyn System> = Arc::new(RealSystem::new(config.paths.root.clone()));
+    let facts = FactStore::new(Sources {
+        identity: config.identity.clone(),
+        facts_d: config.paths.facts_d.clone(),
+        facter: config.facts.facter.clone(),
+    });
+    let core = Core::new(Parts {
+        trust: trust(config)?,
+        collectives: config.collectives.clone(),
+        classes: Classes::new(config.paths.classes.clone()),
+        policy: policy(config),
+        registry: Arc::new(registry(config)?),
+        data_sources: muster_rpcutil::data_sources(),
+        seen: Seen::open(&state.join("seen"), clock.now())?,
+        audit: Arc::new(AuditLog::open(&config.paths.audit, config.audit.fail_closed)?),
+        skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
+        config: Some(config.clone()),
+        config_file: config_file.to_owned(),
+        signer,
+        facts,
+        system,
+        clock,
+    });
+    reload_facts(&core, &*host);
+    Ok(Assembled { core: Arc::new(core), options, host })
+}
+
+/// Collects facts and reads classes anew; what cannot be had keeps its last good value, and is told. Blocks.
+pub fn reload_facts(core: &Core, host: &dyn System) {
+    for problem in core.facts.reload(Machines { node: &*core.system, host }) {
+        tracing::warn!(%problem, "facts are incomplete");
+    }
+    if let Err(error) = core.classes.reload() {
+        tracing::warn!(%error, "classes were not read");
+    }
+}
+
+/// Reads the policies; what is wrong with them is told, and denies.
+pub fn policy(config: &Config) -> PolicySet {
+    let (policy, problems) = PolicySet::load(&config.paths.policies, config.policy.default);
+    for problem in problems {
+        tracing::error!(%problem, "a policy is refused as a whole");
+    }
+    policy
+}
+
+/// Where a changed account token is kept.
+pub fn kept_trust(config: &Config) -> PathBuf {
+    config.paths.state.join("account.jwt")
+}
+
+fn signer(config: &Config) -> Result<Signer, AssembleError> {
+    let path = &config.broker.credentials;
+    check_secret_file(path)?;
+    let creds = Creds::parse(&read("credentials", path)?)
+        .map_err(|source| AssembleError::Creds { path: path.clone(), source })?;
+    let signer = Signer::new(creds)
+        .map_err(|source| AssembleError::Name { path: path.clone(), source })?;
+    if *signer.identity() != config.identity {
+        return Err(AssembleError::Identity {
+            configured: config.identity.clone(),
+            found: signer.identity().clone(),
+            path: path.clone(),
+        });
+    }
+    Ok(signer)
+}
+
+/// The account token that was configured, or the one that was announced later, whichever is newer.
+fn trust(config: &Config) -> Result<Trust, AssembleError> {
+    let path = &config.trust.account;
+    let wrong = |source| AssembleError::Trust { path: path.clone(), source };
+    let operator = PublicKey::parse(&config.trust.operator).map_err(|error| wrong(error.into()))?;
+    let configured = Trust::new(operator, read("the account's token", path)?.trim()).map_err(wrong)?;
+    let Ok(kept) = std::fs::read_to_string(kept_trust(config)) else {
+        return Ok(configured);
+    };
+    Ok(configured.update(kept.trim()).unwrap_or(configured))
+}
+
+fn options(config: &Config, signer: &Signer) -> Result<Options, AssembleError> {
+    let parse = |url: &String| Server::parse(url, config.broker.plaintext_on_loopback);
+    let servers = config.broker.urls.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let mut options = Options::daemon(signer.identity().as_str(), servers);
+    options.authority.clone_from(&config.broker.ca);
+    options.secret = Some(secret(signer));
+    options.inbox_prefix = Some(subject::inbox_prefix(&signer.public().to_string()));
+    Ok(options)
+}
+
+/// A signer as the broker wants to see it.
+pub fn secret(signer: &Signer) -> Secret {
+    let signer = signer.clone();
+    Secret::new(signer.token().to_owned(), move |nonce| {
+        signer.key().sign(nonce).to_bytes().to_vec()
+    })
+}
+
+fn registry(config: &Config) -> Result<Registry, AssembleError> {
+    let mut registry = Registry::new();
+    for agent in agents(config)? {
+        let limits = match Name::parse(agent.name()) {
+            Ok(name) => config.limits.of(&name),
+            Err(_) => continue,
+        };
+        let limits = Limits {
+            concurrency: limits.concurrency,
+            queue: limits.queue,
+            output_bytes: limits.output_bytes,
+            ..Limits::default()
+        };
+        registry.add(agent, limits)?;
+    }
+    Ok(registry)
+}
+
+fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {
+    let table = config.plugins.get("puppetral").cloned().unwrap_or_default();
+    let options = serde_json::from_value(serde_json::Value::Object(table))
+        .map_err(|source| AssembleError::Plugin { plugin: "puppetral", source })?;
+    Ok(vec![muster_rpcutil::agent()?, muster_puppetral::agent(options)?])
+}
+
+fn read(what: &'static str, path: &Path) -> Result<String, AssembleError> {
+    std::fs::read_to_string(path)
+        .map_err(|source| AssembleError::Read { what, path: path.to_owned(), source })
+}

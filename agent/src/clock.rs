@@ -1,0 +1,37 @@
+//! The wall clock, as a value that can be replaced: freshness is judged by it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use muster_wire::Millis;
+
+/// Tells the time in milliseconds since the epoch.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Millis + Send + Sync>);
+
+impl Clock {
+    /// The machine's clock.
+    pub fn system() -> Self {
+        Self::new(|| {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+        })
+    }
+
+    /// Any clock, as one that goes wrong.
+    pub fn new(tell: impl Fn() -> Millis + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+
+    /// Now.
+    pub fn now(&self) -> Millis {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}

@@ -1,0 +1,237 @@
+//! What one daemon knows and holds, shared by all requests. It decides nothing: the pipeline's stages do.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use muster_api::system::System;
+use muster_api::{AgentInfo, DataSource, Node, Stats};
+use muster_host::Registry;
+use muster_wire::Millis;
+use muster_wire::identity::{Identity, Name};
+use muster_wire::sign::Signer;
+use muster_wire::state::{Facts, NodeView};
+use muster_wire::token::{TokenCache, TokenError, Trust};
+use serde_json::Value;
+
+use crate::audit::{AuditError, AuditLog};
+use crate::classes::Classes;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::facts::FactStore;
+use crate::policy::PolicySet;
+use crate::seen::Seen;
+
+/// A value that is read by many and replaced as a whole.
+#[derive(Debug)]
+pub struct Shared<T>(RwLock<Arc<T>>);
+
+impl<T> Shared<T> {
+    /// Begins with this value.
+    pub fn new(value: T) -> Self {
+        Self(RwLock::new(Arc::new(value)))
+    }
+
+    /// The current value.
+    pub fn get(&self) -> Arc<T> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces it; those who hold the old one keep it.
+    pub fn set(&self, value: T) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+    }
+}
+
+/// Everything that a daemon is made of, before it is connected.
+pub struct Parts {
+    /// The node's name and key.
+    pub signer: Signer,
+    /// Whom to believe.
+    pub trust: Trust,
+    /// The collectives; the first is the main one.
+    pub collectives: Vec<Name>,
+    /// Facts.
+    pub facts: FactStore,
+    /// Classes.
+    pub classes: Classes,
+    /// The second lock.
+    pub policy: PolicySet,
+    /// The agents.
+    pub registry: Arc<Registry>,
+    /// The data sources.
+    pub data_sources: Vec<Arc<dyn DataSource>>,
+    /// The machine to act on.
+    pub system: Arc<dyn System>,
+    /// What was seen.
+    pub seen: Seen,
+    /// Where decisions are recorded.
+    pub audit: Arc<AuditLog>,
+    /// How far clocks may differ.
+    pub skew: Millis,
+    /// The time.
+    pub clock: Clock,
+    /// The configuration, for those who ask about it.
+    pub config: Option<Config>,
+    /// The file it came from.
+    pub config_file: PathBuf,
+}
+
+/// One daemon's state.
+pub struct Core {
+    pub(crate) signer: Signer,
+    pub(crate) trust: Shared<Trust>,
+    pub(crate) tokens: TokenCache,
+    pub(crate) collectives: Vec<Name>,
+    pub(crate) collective_names: Vec<String>,
+    pub(crate) facts: FactStore,
+    pub(crate) classes: Classes,
+    pub(crate) policy: Shared<PolicySet>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) agent_names: Vec<String>,
+    pub(crate) data_sources: Vec<Arc<dyn DataSource>>,
+    pub(crate) system: Arc<dyn System>,
+    pub(crate) seen: Seen,
+    pub(crate) audit: Arc<AuditLog>,
+    pub(crate) counters: Counters,
+    pub(crate) skew: Millis,
+    pub(crate) clock: Clock,
+    started: Millis,
+    config: Option<Config>,
+    config_file: PathBuf,
+}
+
+impl Core {
+    /// Puts the parts together.
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            collective_names: parts.collectives.iter().map(ToString::to_string).collect(),
+            agent_names: parts.registry.names(),
+            started: parts.clock.now(),
+            signer: parts.signer,
+            trust: Shared::new(parts.trust),
+            tokens: TokenCache::default(),
+            collectives: parts.collectives,
+            facts: parts.facts,
+            classes: parts.classes,
+            policy: Shared::new(parts.policy),
+            registry: parts.registry,
+            data_sources: parts.data_sources,
+            system: parts.system,
+            seen: parts.seen,
+            audit: parts.audit,
+            counters: Counters::default(),
+            skew: parts.skew,
+            clock: parts.clock,
+            config: parts.config,
+            config_file: parts.config_file,
+        }
+    }
+
+    /// The node's name.
+    pub fn identity(&self) -> &Identity {
+        self.signer.identity()
+    }
+
+    /// The node's name and key.
+    pub fn signer(&self) -> &Signer {
+        &self.signer
+    }
+
+    /// The account token in force.
+    pub fn trust(&self) -> Arc<Trust> {
+        self.trust.get()
+    }
+
+    /// Takes over a changed account token, if it is newer and the operator's; what was verified under the old one counts no more.
+    pub fn update_trust(&self, account_token: &str) -> Result<(), TokenError> {
+        let newer = self.trust.get().update(account_token)?;
+        self.trust.set(newer);
+        self.tokens.clear();
+        Ok(())
+    }
+
+    /// Replaces the policies.
+    pub fn set_policy(&self, policy: PolicySet) {
+        self.policy.set(policy);
+    }
+
+    /// Returns when every audit record is on the disk. Blocks.
+    pub fn flush_audit(&self) -> Result<(), AuditError> {
+        self.audit.flush()
+    }
+
+    /// Opens the audit log's path anew, after it was rotated. Blocks.
+    pub fn reopen_audit(&self) -> Result<(), AuditError> {
+        self.audit.reopen()
+    }
+
+    /// What the daemon has counted.
+    pub fn counted(&self) -> Stats {
+        self.counters.stats(self.started)
+    }
+
+    /// Looks at the node as filters and policies see it.
+    pub(crate) fn view<T>(&self, look: impl FnOnce(&NodeView<'_>) -> T) -> T {
+        let (facts, classes) = (self.facts.current(), self.classes.current());
+        look(&NodeView {
+            identity: self.identity().as_str(),
+            facts: &facts,
+            classes: &classes,
+            agents: &self.agent_names,
+            collectives: &self.collective_names,
+        })
+    }
+
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("identity", self.identity()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts").field("identity", self.signer.identity()).finish_non_exhaustive()
+    }
+}
+
+impl Node for Core {
+    fn identity(&self) -> &Identity {
+        self.signer.identity()
+    }
+
+    fn collectives(&self) -> &[Name] {
+        &self.collectives
+    }
+
+    fn facts(&self) -> Arc<Facts> {
+        self.facts.current()
+    }
+
+    fn classes(&self) -> Arc<[String]> {
+        self.classes.current()
+    }
+
+    fn agents(&self) -> Vec<AgentInfo> {
+        self.registry.infos()
+    }
+
+    fn data_sources(&self) -> &[Arc<dyn DataSource>] {
+        &self.data_sources
+    }
+
+    fn config_item(&self, name: &str) -> Option<Value> {
+        self.config.as_ref()?.item(name)
+    }
+
+    fn config_file(&self) -> &Path {
+        &self.config_file
+    }
+
+    fn stats(&self) -> Stats {
+        self.counted()
+    }
+}

@@ -1,0 +1,55 @@
+//! What the daemon counts, and nothing more: counting never waits.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use muster_api::Stats;
+use muster_wire::Millis;
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more.
+    pub fn count(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The counters of one daemon; see [`Stats`] for their meaning.
+#[derive(Debug, Default)]
+#[expect(missing_docs, reason = "each is documented where it is shown, in Stats")]
+pub struct Counters {
+    pub total: Counter,
+    pub validated: Counter,
+    pub unvalidated: Counter,
+    pub passed: Counter,
+    pub filtered: Counter,
+    pub ttlexpired: Counter,
+    pub replayed: Counter,
+    pub denied: Counter,
+    pub replies: Counter,
+}
+
+impl Counters {
+    /// All of them now.
+    pub fn stats(&self, started: Millis) -> Stats {
+        Stats {
+            total: self.total.get(),
+            validated: self.validated.get(),
+            unvalidated: self.unvalidated.get(),
+            passed: self.passed.get(),
+            filtered: self.filtered.get(),
+            ttlexpired: self.ttlexpired.get(),
+            replayed: self.replayed.get(),
+            denied: self.denied.get(),
+            replies: self.replies.get(),
+            starttime: started / 1000,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! One daemon at work: subscribed, taking requests, answering; and leaving in an order that loses no answer.
+//!
+//! It does not know where its parts came from (`assemble`), nor about signals (`main`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_bus::{Bus, BusError, Message, Subscription};
+use muster_wire::subject;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::core::Core;
+use crate::pipeline::{self, Incoming, Outgoing};
+
+/// A daemon whose subscriptions the broker has confirmed: it is ready.
+#[derive(Debug)]
+pub struct Daemon {
+    core: Arc<Core>,
+    bus: Bus,
+    requests: Vec<Subscription>,
+    announcements: Vec<Subscription>,
+    trust_changed: mpsc::Sender<String>,
+    /// Changed account tokens that were taken over, to be kept by whoever owns the disk.
+    changes: Option<mpsc::Receiver<String>>,
+}
+
+impl Daemon {
+    /// Subscribes to everything that concerns this node, and returns when the broker knows it.
+    pub async fn start(core: Arc<Core>, bus: Bus) -> Result<Self, BusError> {
+        let mut subjects = Vec::new();
+        for collective in &core.collectives {
+            subjects.extend(subject::node_subscriptions(collective, core.identity()));
+        }
+        let of_requests = subjects.len();
+        subjects.extend(core.collectives.iter().map(subject::trust));
+        let mut requests = bus.subscribe_all(&subjects).await?;
+        let announcements = requests.split_off(of_requests);
+        let (trust_changed, changes) = mpsc::channel(4);
+        Ok(Self { core, bus, requests, announcements, trust_changed, changes: Some(changes) })
+    }
+
+    /// The account tokens that this daemon takes over while it runs. There is one receiver.
+    pub fn trust_changes(&mut self) -> Option<mpsc::Receiver<String>> {
+        self.changes.take()
+    }
+
+    /// Works until `stop` is cancelled; then takes no more, lets running actions answer for `patience` at most, and closes the
+    /// connection.
+    pub async fn run(self, stop: CancellationToken, patience: Duration) {
+        let Self { core, bus, requests, announcements, trust_changed, .. } = self;
+        let work = TaskTracker::new();
+        let cancel_actions = CancellationToken::new();
+        let receivers = TaskTracker::new();
+        for requests in requests {
+            let worker = Worker {
+                core: Arc::clone(&core),
+                bus: bus.clone(),
+                work: work.clone(),
+                cancel_actions: cancel_actions.clone(),
+            };
+            receivers.spawn(worker.receive(requests, stop.clone()));
+        }
+        for announcements in announcements {
+            let (core, changed) = (Arc::clone(&core), trust_changed.clone());
+            receivers.spawn(listen_for_trust(core, announcements, changed, stop.clone()));
+        }
+        receivers.close();
+        receivers.wait().await;
+        work.close();
+        if tokio::time::timeout(patience, work.wait()).await.is_err() {
+            tracing::warn!(running = work.len(), "cancelling actions that are still running");
+            cancel_actions.cancel();
+            // A cancelled action still sends its answer; only one that ignores its end is left behind.
+            let _ = tokio::time::timeout(Duration::from_secs(2), work.wait()).await;
+        }
+        if let Err(error) = bus.close().await {
+            tracing::warn!(%error, "left the broker in a hurry");
+        }
+    }
+}
+
+/// Takes requests from one subscription.
+struct Worker {
+    core: Arc<Core>,
+    bus: Bus,
+    work: TaskTracker,
+    cancel_actions: CancellationToken,
+}
+
+impl Worker {
+    async fn receive(self, mut requests: Subscription, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                biased;
+                message = requests.next() => match message {
+                    Some(message) => self.take(message),
+                    None => return,
+                },
+                () = stop.cancelled() => break,
+            }
+        }
+        // Nothing more is asked for; what the broker has sent already is still ours to answer.
+        if requests.drain().await.is_ok() {
+            while let Some(message) = requests.next().await {
+                self.take(message);
+            }
+        }
+    }
+
+    fn take(&self, message: Message) {
+        let incoming = Incoming {
+            subject: message.subject().to_owned(),
+            reply_to: message.reply_to().map(str::to_owned),
+            payload: message.payload().clone(),
+        };
+        let accepted = pipeline::accept(&self.core, &incoming);
+        let (core, bus) = (Arc::clone(&self.core), self.bus.clone());
+        let cancel = self.cancel_actions.clone();
+        match accepted {
+            Err(None) => {}
+            Err(Some(refusal)) => {
+                self.work.spawn(async move { send(&bus, refusal).await });
+            }
+            Ok(accepted) => {
+                self.work.spawn(async move {
+                    if let Some(answer) = pipeline::execute(&core, accepted, &cancel).await {
+                        send(&bus, answer).await;
+                    }
+                });
+            }
+        }
+    }
+}
+
+async fn send(bus: &Bus, answer: Outgoing) {
+    if let Err(error) = bus.publish(&answer.subject, answer.payload).await {
+        tracing::error!(%error, "an answer was not sent");
+    }
+}
+
+async fn listen_for_trust(
+    core: Arc<Core>,
+    mut announcements: Subscription,
+    changed: mpsc::Sender<String>,
+    stop: CancellationToken,
+) {
+    loop {
+        let message = tokio::select! {
+            message = announcements.next() => message,
+            () = stop.cancelled() => return,
+        };
+        let Some(message) = message else { return };
+        let Ok(token) = std::str::from_utf8(message.payload()) else { continue };
+        match core.update_trust(token) {
+            Ok(()) => {
+                tracing::info!("took over the account's changed token");
+                // Keeping it on disk is the owner's business, and may lag.
+                let _ = changed.try_send(token.to_owned());
+            }
+            Err(error) => tracing::warn!(%error, "an announced account token was not taken over"),
+        }
+    }
+}

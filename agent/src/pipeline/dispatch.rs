@@ -1,0 +1,62 @@
+//! Stage 7: the action runs, within its limits, on this node's system.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::{Context, Node};
+use muster_host::{Call, Outcome};
+use muster_wire::status::Status;
+use serde_json::Map;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Accepted;
+use crate::core::Core;
+
+/// Runs the action to an outcome. What changes the node is first remembered on disk, so that it cannot run a second time even after
+/// a crash.
+pub(super) async fn run(
+    core: &Arc<Core>,
+    accepted: &Accepted,
+    stopping: &CancellationToken,
+) -> Outcome {
+    if !accepted.read_only
+        && let Err(message) = remember(core, accepted.asked.remembered).await
+    {
+        return Outcome {
+            status: Status::Other,
+            message,
+            reason: None,
+            data: Map::new(),
+            took: Duration::ZERO,
+        };
+    }
+    let request = &accepted.asked.request;
+    let node: Arc<dyn Node> = Arc::clone(core) as _;
+    let context = Context {
+        request: request.id,
+        caller: request.caller.clone(),
+        agent: request.agent.clone(),
+        action: request.action.clone(),
+        deadline: Instant::now() + accepted.timeout,
+        cancel: stopping.child_token(),
+        system: Arc::clone(&core.system),
+        node,
+    };
+    core.registry.dispatch(Call { context, input: accepted.input.clone() }).await
+}
+
+async fn remember(core: &Arc<Core>, noted: bool) -> Result<(), String> {
+    let refused = |why: &dyn std::fmt::Display| {
+        format!("refused, because the node could not remember the request: {why}")
+    };
+    if !noted {
+        return Err(refused(&"its journal of seen requests cannot be written"));
+    }
+    let keeper = Arc::clone(core);
+    match tokio::task::spawn_blocking(move || keeper.seen.sync()).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(refused(&error)),
+        Err(error) => Err(refused(&error)),
+    }
+}

@@ -1,0 +1,43 @@
+//! Stage 3: neither too old, nor from the future, nor seen before.
+
+use muster_wire::fresh::{self, Insertion, Stale};
+use muster_wire::status::{Reason, Status};
+
+use super::{Asked, Stop};
+use crate::core::Core;
+
+/// Judges the age and remembers the request. A captured message that is sent again gets no answer at all; a caller whose clock is
+/// wrong is told, once.
+pub(super) fn judge(core: &Core, mut asked: Asked) -> Result<Asked, Stop> {
+    let (request, now) = (&asked.request, core.clock.now());
+    let stale = fresh::judge(request.issued_at, request.ttl, now, core.skew).err();
+    // A stale request is remembered from now on, so that repeating it does not repeat the answer.
+    let since = if stale.is_some() { now } else { request.issued_at };
+    let until = fresh::remember_until(since, request.ttl, core.skew);
+    let noted = core.seen.insert(asked.caller.key.as_bytes(), request.id, until, now);
+    match noted {
+        Ok(Insertion::Seen) => {
+            core.counters.replayed.count();
+            core.audit.refuse("replayed", Some(request.caller.as_str()));
+            return Err(Stop::Silent);
+        }
+        Ok(Insertion::Full { retry_after_ms }) => {
+            let message = "the node remembers as many requests as it can".to_owned();
+            let reason = Some(Reason::Busy { retry_after_ms });
+            return Err(Stop::refused(asked, Status::Other, message, reason));
+        }
+        Ok(Insertion::Fresh) => asked.remembered = true,
+        Err(error) => tracing::error!(%error, "a restart would not remember this request"),
+    }
+    match stale {
+        None => Ok(asked),
+        Some(stale) => Err(refuse(core, asked, &stale)),
+    }
+}
+
+fn refuse(core: &Core, asked: Asked, stale: &Stale) -> Stop {
+    core.counters.ttlexpired.count();
+    let reason = Some(Reason::Expired { age_ms: stale.age_ms });
+    let message = format!("{stale}; compare the clocks of caller and node");
+    Stop::refused(asked, Status::Other, message, reason)
+}

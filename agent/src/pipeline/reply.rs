@@ -1,0 +1,74 @@
+//! Stage 8: the answer, signed, to the caller's own inbox.
+
+use std::time::Duration;
+
+use muster_bus::Bytes;
+use muster_host::Outcome;
+use muster_wire::limits;
+use muster_wire::reply::Reply;
+use muster_wire::sign::{Kind, SealError, seal};
+use muster_wire::status::{Reason, Status};
+use serde_json::Map;
+
+use super::{Asked, Outgoing, Refused};
+use crate::core::Core;
+
+/// The answer to a request that was executed.
+pub(super) fn outcome(core: &Core, asked: &Asked, outcome: &Outcome) -> Option<Outgoing> {
+    let subject = asked.reply_to.clone()?;
+    let request = &asked.request;
+    let reply = Reply {
+        request: request.id,
+        sender: core.identity().clone(),
+        agent: request.agent.clone(),
+        action: request.action.clone(),
+        statuscode: outcome.status,
+        statusmsg: outcome.message.clone(),
+        reason: outcome.reason.clone(),
+        data: outcome.data.clone(),
+        time: core.clock.now(),
+        took: millis(outcome.took),
+    };
+    let payload = sealed(core, reply)?;
+    core.counters.replies.count();
+    Some(Outgoing { subject, payload })
+}
+
+/// The answer to a request that was refused.
+pub(super) fn refusal(core: &Core, refused: &Refused) -> Option<Outgoing> {
+    let told = Outcome {
+        status: refused.status,
+        message: refused.message.clone(),
+        reason: refused.reason.clone(),
+        data: Map::new(),
+        took: Duration::ZERO,
+    };
+    outcome(core, &refused.asked, &told)
+}
+
+/// Seals a reply; one that is too large is replaced by a reply that says so.
+fn sealed(core: &Core, reply: Reply) -> Option<Bytes> {
+    let error = match seal(Kind::Reply, &reply, &core.signer) {
+        Ok(payload) => return Some(payload.into()),
+        Err(error) => error,
+    };
+    let reason = match &error {
+        SealError::Oversized { bytes, .. } => {
+            Reason::Oversized { bytes: u64::try_from(*bytes).unwrap_or(u64::MAX) }
+        }
+        SealError::Json(_) => Reason::Broken,
+    };
+    tracing::error!(%error, request = %reply.request, "an answer could not be sent");
+    let short = Reply {
+        statuscode: Status::Other,
+        statusmsg: format!("the answer was dropped: {error} (a reply has {} bytes)", limits::REPLY_BYTES),
+        reason: Some(reason),
+        data: Map::new(),
+        ..reply
+    };
+    seal(Kind::Reply, &short, &core.signer).ok().map(Bytes::from)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

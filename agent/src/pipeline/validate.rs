@@ -1,0 +1,38 @@
+//! Stage 5: there is such an action, and its inputs are what its schema declares.
+
+use std::time::Duration;
+
+use muster_wire::status::Status;
+
+use super::{Accepted, Asked, Stop};
+use crate::core::Core;
+
+/// Fills in defaults and refuses what is missing, mistyped or not declared. The policy's rule is still open.
+pub(super) fn inputs(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
+    let (agent, action) = (asked.request.agent.as_str(), asked.request.action.as_str());
+    let Some(ddl) = core.registry.agent(agent).map(muster_api::Agent::ddl) else {
+        let message = format!("this node has no agent {agent}");
+        return Err(Stop::refused(asked, Status::UnknownAction, message, None));
+    };
+    let Some(schema) = ddl.action(action) else {
+        let message = format!("agent {agent} has no action {action}");
+        return Err(Stop::refused(asked, Status::UnknownAction, message, None));
+    };
+    let input = match schema.validate_input(&asked.request.data) {
+        Ok(input) => input,
+        Err(error) => {
+            let status =
+                if error.is_missing() { Status::MissingData } else { Status::InvalidData };
+            return Err(Stop::refused(asked, status, error.to_string(), None));
+        }
+    };
+    let wanted = asked.request.timeout.map(Duration::from_millis);
+    Ok(Accepted {
+        redacted: schema.redact(&input),
+        read_only: schema.read_only(),
+        timeout: wanted.map_or(ddl.timeout(), |wanted| wanted.min(ddl.timeout())),
+        rule: String::new(),
+        input,
+        asked,
+    })
+}

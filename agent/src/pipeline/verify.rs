@@ -1,0 +1,40 @@
+//! Stage 2: who really sent it. Nothing is believed, and nobody answered, before this.
+
+use muster_wire::sign::open_request;
+use muster_wire::subject::{Address, inbox_prefix};
+
+use super::{Asked, Incoming, Stop};
+use crate::core::Core;
+
+/// Verifies the message, and takes its reply subject only if it is below the caller's own inbox: a reply subject is not signed.
+pub(super) fn open(core: &Core, incoming: &Incoming, address: &Address) -> Result<Asked, Stop> {
+    let trust = core.trust.get();
+    let opened = open_request(&incoming.payload, address, &trust, &core.tokens, core.clock.now());
+    let opened = opened.map_err(|refusal| {
+        core.counters.unvalidated.count();
+        tracing::warn!(subject = %incoming.subject, why = %chain(&refusal), "refused a message");
+        core.audit.refuse(refusal.word(), Some(&incoming.subject));
+        Stop::Silent
+    })?;
+    core.counters.validated.count();
+    let inbox = format!("{}.", inbox_prefix(&opened.caller.key.to_string()));
+    let reply_to = incoming.reply_to.as_ref().filter(|subject| subject.starts_with(&inbox));
+    let wanted = opened.request.reply;
+    Ok(Asked {
+        reply_to: reply_to.filter(|_| wanted).cloned(),
+        request: opened.request,
+        caller: opened.caller,
+        remembered: false,
+    })
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
