@@ -1,1 +1,44 @@
-//! (room being built)
+//! `rpcutil`: what every node can tell about itself and its daemon, and the data sources that come with it.
+//!
+//! Only reads: no action of this agent changes anything. What the daemon knows comes from [`muster_api::Node`], files come
+//! through [`muster_api::system::System`]; the one exception is the daemon's own entry in `/proc`.
+
+#![warn(missing_docs)]
+
+mod actions;
+mod data;
+mod secret;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use muster_api::{Agent, AgentError, DataSource, ddl};
+
+/// The agent, with every action that its DDL declares.
+pub fn agent() -> Result<Agent, AgentError> {
+    let document = ddl::builtin("rpcutil").unwrap_or_default();
+    Agent::builder(document)?
+        .action(actions::Ping)
+        .action(actions::Inventory)
+        .action(actions::GetFact)
+        .action(actions::GetFacts)
+        .action(actions::DaemonStats)
+        .action(actions::AgentInventory)
+        .action(actions::CollectiveInfo)
+        .action(actions::GetConfigItem)
+        .action(actions::GetData)
+        .build()
+}
+
+/// The data sources that every node offers, sorted by name.
+pub fn data_sources() -> Vec<Arc<dyn DataSource>> {
+    vec![
+        Arc::new(data::Agent),
+        Arc::new(data::Class),
+        Arc::new(data::Collective),
+        Arc::new(data::ConfigItem),
+        Arc::new(data::Fact),
+        Arc::new(data::Fstat),
+    ]
+}

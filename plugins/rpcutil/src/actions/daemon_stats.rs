@@ -1,0 +1,150 @@
+//! `daemon_stats`: what the daemon counted since it started, and what it uses of the machine.
+//!
+//! Threads, memory and processor time are those of the process itself, from `/proc/self`; null where the kernel does not
+//! tell them.
+
+use std::fs;
+use std::process;
+
+use muster_api::{Action, ActionError, Context, Stats};
+use serde::Serialize;
+
+use super::Nothing;
+
+/// Clock ticks per second in `/proc`: part of the kernel's interface, the same on every architecture that Rust's standard
+/// library runs on (see `times(2)` and `proc_pid_stat(5)`).
+const TICKS_PER_SECOND: f64 = 100.0;
+
+pub(crate) struct DaemonStats;
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+pub(crate) struct Output {
+    threads: Option<u64>,
+    agents: Vec<String>,
+    pid: u32,
+    times: Option<Times>,
+    validated: u64,
+    unvalidated: u64,
+    passed: u64,
+    filtered: u64,
+    starttime: u64,
+    total: u64,
+    replies: u64,
+    configfile: String,
+    version: String,
+    ttlexpired: u64,
+    replayed: u64,
+    denied: u64,
+    memory_bytes: Option<u64>,
+}
+
+/// Processor time in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+pub(crate) struct Times {
+    /// In the daemon's own code.
+    user: f64,
+    /// In the kernel, for the daemon.
+    system: f64,
+}
+
+impl Action for DaemonStats {
+    const NAME: &'static str = "daemon_stats";
+    type Input = Nothing;
+    type Output = Output;
+
+    async fn run(&self, cx: &Context, _: Nothing) -> Result<Output, ActionError> {
+        let (stat, memory) = cx
+            .blocking(|_| {
+                let text = |path| fs::read_to_string(path).unwrap_or_default();
+                (text("/proc/self/stat"), text("/proc/self/smaps_rollup"))
+            })
+            .await?;
+        let usage = usage(&stat);
+        let Stats {
+            total,
+            validated,
+            unvalidated,
+            passed,
+            filtered,
+            ttlexpired,
+            replayed,
+            denied,
+            replies,
+            starttime,
+        } = cx.node.stats();
+        Ok(Output {
+            threads: usage.map(|(_, threads)| threads),
+            agents: super::agents(cx),
+            pid: process::id(),
+            times: usage.map(|(times, _)| times),
+            validated,
+            unvalidated,
+            passed,
+            filtered,
+            starttime,
+            total,
+            replies,
+            configfile: cx.node.config_file().display().to_string(),
+            version: super::VERSION.to_owned(),
+            ttlexpired,
+            replayed,
+            denied,
+            memory_bytes: proportional_set(&memory),
+        })
+    }
+}
+
+/// Processor time and number of threads, from `/proc/PID/stat`. The second field is the program's name in parentheses,
+/// which may hold blanks and parentheses itself.
+fn usage(stat: &str) -> Option<(Times, u64)> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    // The next field is the third of the file.
+    let field = |number: usize| fields.split_ascii_whitespace().nth(number - 3);
+    let seconds = |number| field(number)?.parse::<u32>().ok().map(f64::from);
+    let times = Times {
+        user: seconds(14)? / TICKS_PER_SECOND,
+        system: seconds(15)? / TICKS_PER_SECOND,
+    };
+    Some((times, field(20)?.parse().ok()?))
+}
+
+/// The proportional set size in bytes, from `/proc/PID/smaps_rollup`: what is shared with other processes counts in part.
+fn proportional_set(rollup: &str) -> Option<u64> {
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Times, proportional_set, usage};
+
+    #[test]
+    fn the_kernels_files_are_understood() {
+        let stat = "4711 (a) b)) S 1 2 3 4 5 6 7 8 9 10 250 31 14 15 16 17 9 19 20\n";
+        assert_eq!(
+            usage(stat),
+            Some((
+                Times {
+                    user: 2.5,
+                    system: 0.31
+                },
+                9
+            ))
+        );
+        let rollup = "5500-7ffc ---p 00000000 00:00 0 [rollup]\nRss:    9000 kB\nPss:    4321 kB\nPss_Anon: 7 kB\n";
+        assert_eq!(proportional_set(rollup), Some(4321 * 1024));
+    }
+
+    proptest! {
+        #[test]
+        fn any_other_text_is_no_answer(text in "[^)]{0,200}") {
+            prop_assert_eq!(usage(&text), None);
+            prop_assert_eq!(proportional_set(&text.replace("Pss:", "")), None);
+        }
+    }
+}

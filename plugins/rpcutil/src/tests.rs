@@ -1,0 +1,340 @@
+//! The agent and the data sources, through the doors that the host uses.
+
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use muster_api::ddl::{Ddl, REDACTED, builtin};
+use muster_api::system::fake::FakeSystem;
+use muster_api::system::real::RealSystem;
+use muster_api::system::{Attributes, System};
+use muster_api::testing::{TestNode, differences};
+use muster_api::wire::identity::Name;
+use muster_api::wire::state::Facts;
+use muster_api::wire::status::Status;
+use muster_api::{ActionError, AgentInfo, Stats};
+use serde_json::{Map, Value, json};
+
+use crate::{actions, agent, data_sources};
+
+fn info(name: &str) -> AgentInfo {
+    AgentInfo {
+        agent: name.to_owned(),
+        description: "d".to_owned(),
+        author: "a".to_owned(),
+        license: "l".to_owned(),
+        version: "1.2.3".to_owned(),
+        url: "u".to_owned(),
+        timeout: 7,
+    }
+}
+
+fn node() -> TestNode {
+    let facts =
+        json!({"os": {"family": "Debian", "tags": ["a", "b"]}, "environment": "dev", "cpus": 4});
+    let config = json!({
+        "identity": "dev1.example.net",
+        "broker.credentials": "/etc/muster/node.creds",
+        "plugins.db": {"password": "hunter2", "password_file": "/etc/db", "pools": [{"api_token": "hunter2", "size": 3}]},
+        "plugins.db.password": "hunter2",
+    });
+    let mut node = TestNode::named("dev1.example.net").unwrap();
+    node.collectives = ["main", "eu"]
+        .map(|name| Name::parse(name).unwrap())
+        .to_vec();
+    node.facts = Arc::new(Facts::from_value(facts).unwrap());
+    node.classes = ["mysql::master".to_owned()].into();
+    node.agents = vec![info("rpcutil"), info("puppetral")];
+    node.data_sources = data_sources();
+    node.config = config.as_object().cloned().unwrap();
+    node.stats = Stats {
+        total: 9,
+        validated: 8,
+        denied: 2,
+        starttime: 1_700_000_000,
+        ..Stats::default()
+    };
+    node
+}
+
+/// Asks as the host does: inputs and outputs pass the DDL.
+async fn ask_on(system: Arc<dyn System>, action: &str, input: Value) -> Result<Value, ActionError> {
+    let agent = agent().unwrap();
+    let declared = agent.ddl().action(action).unwrap();
+    let input = declared.validate_input(input.as_object().unwrap()).unwrap();
+    let cx = node().context("rpcutil", action, system).unwrap();
+    let output = agent.handler(action).unwrap().call(&cx, input).await?;
+    Ok(Value::Object(declared.validate_output(&output).unwrap()))
+}
+
+async fn ask(action: &str, input: Value) -> Value {
+    ask_on(Arc::new(FakeSystem::new()), action, input)
+        .await
+        .unwrap()
+}
+
+/// The answer of a data source, which must be flat.
+async fn data(system: &Arc<dyn System>, source: &str, query: &str) -> Map<String, Value> {
+    let input = json!({"source": source, "query": query});
+    let answer = ask_on(Arc::clone(system), "get_data", input).await.unwrap();
+    let values = answer["data"].as_object().cloned().unwrap();
+    assert!(
+        values
+            .values()
+            .all(|value| !value.is_array() && !value.is_object()),
+        "{values:?}"
+    );
+    values
+}
+
+#[test]
+fn types_names_and_examples_equal_the_ddl() {
+    let ddl = Ddl::from_slice(builtin("rpcutil").unwrap().as_bytes()).unwrap();
+    let found: Vec<String> = [
+        differences::<actions::Ping>(&ddl),
+        differences::<actions::Inventory>(&ddl),
+        differences::<actions::GetFact>(&ddl),
+        differences::<actions::GetFacts>(&ddl),
+        differences::<actions::DaemonStats>(&ddl),
+        differences::<actions::AgentInventory>(&ddl),
+        differences::<actions::CollectiveInfo>(&ddl),
+        differences::<actions::GetConfigItem>(&ddl),
+        differences::<actions::GetData>(&ddl),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn ping_tells_the_nodes_clock() {
+    let system = FakeSystem::new();
+    system.set_now(SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600));
+    let answer = ask_on(Arc::new(system), "ping", json!({})).await.unwrap();
+    assert_eq!(answer, json!({"pong": 1_767_225_600}));
+}
+
+#[tokio::test]
+async fn inventory_tells_everything() {
+    let answer = ask("inventory", json!({})).await;
+    let expected = json!({
+        "agents": ["puppetral", "rpcutil"],
+        "facts": node().facts.as_map(),
+        "classes": ["mysql::master"],
+        "version": env!("CARGO_PKG_VERSION"),
+        "main_collective": "main",
+        "collectives": ["main", "eu"],
+        "data_plugins": ["agent", "class", "collective", "config_item", "fact", "fstat"],
+    });
+    assert_eq!(answer, expected);
+}
+
+#[tokio::test]
+async fn facts_are_found_by_path_and_missing_ones_are_null() {
+    for (fact, value) in [
+        ("os.family", json!("Debian")),
+        ("os.tags.1", json!("b")),
+        ("os.nothing", Value::Null),
+    ] {
+        let answer = ask("get_fact", json!({"fact": fact})).await;
+        assert_eq!(answer, json!({"fact": fact, "value": value}));
+    }
+    let answer = ask("get_facts", json!({"facts": "cpus, os.family ,nothing"})).await;
+    assert_eq!(
+        answer,
+        json!({"values": {"cpus": 4, "os.family": "Debian", "nothing": null}})
+    );
+}
+
+#[tokio::test]
+async fn daemon_stats_are_the_daemons_counters_and_the_kernels() {
+    let answer = ask("daemon_stats", json!({})).await;
+    let counters = ["total", "validated", "denied", "replayed", "starttime"];
+    let counted = counters.map(|name| answer[name].as_u64().unwrap());
+    assert_eq!(counted, [9, 8, 2, 0, 1_700_000_000]);
+    assert_eq!(answer["pid"], json!(std::process::id()));
+    assert_eq!(answer["configfile"], json!("/etc/muster/rpcd.toml"));
+    assert!(answer["threads"].as_u64().unwrap() >= 1);
+    assert!(answer["times"]["user"].is_number() && answer["times"]["system"].is_number());
+    assert!(answer["memory_bytes"].is_null() || answer["memory_bytes"].as_u64().unwrap() > 4096);
+}
+
+#[tokio::test]
+async fn agents_and_collectives_are_described() {
+    let answer = ask("agent_inventory", json!({})).await;
+    let expected = json!({
+        "agent": "puppetral", "name": "puppetral", "description": "d", "author": "a", "license": "l",
+        "version": "1.2.3", "url": "u", "timeout": 7,
+    });
+    assert_eq!(answer["agents"][0], expected);
+    assert_eq!(answer["agents"].as_array().unwrap().len(), 2);
+    let answer = ask("collective_info", json!({})).await;
+    assert_eq!(
+        answer,
+        json!({"main_collective": "main", "collectives": ["main", "eu"]})
+    );
+}
+
+#[tokio::test]
+async fn configuration_is_told_without_its_secrets() {
+    let cases = [
+        ("identity", json!("dev1.example.net")),
+        ("broker.credentials", json!("/etc/muster/node.creds")),
+        ("nothing", Value::Null),
+        ("plugins.db.password", json!(REDACTED)),
+        (
+            "plugins.db",
+            json!({"password": REDACTED, "password_file": "/etc/db", "pools": [{"api_token": REDACTED, "size": 3}]}),
+        ),
+    ];
+    for (item, value) in cases {
+        let answer = ask("get_config_item", json!({"item": item})).await;
+        assert_eq!(answer, json!({"item": item, "value": value}));
+        let system: Arc<dyn System> = Arc::new(FakeSystem::new());
+        let answer = Value::Object(data(&system, "config_item", item).await).to_string();
+        assert!(!answer.contains("hunter2"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn sources_of_the_nodes_own_knowledge() {
+    let system: Arc<dyn System> = Arc::new(FakeSystem::new());
+    let fact = data(&system, "fact", "os.tags").await;
+    assert_eq!(
+        Value::Object(fact),
+        json!({"exists": true, "value": "[\"a\",\"b\"]", "value_encoding": "application/json"})
+    );
+    let fact = data(&system, "fact", "cpus").await;
+    assert_eq!(
+        Value::Object(fact),
+        json!({"exists": true, "value": 4, "value_encoding": "text/plain"})
+    );
+    let fact = data(&system, "fact", "nothing").await;
+    assert_eq!(
+        Value::Object(fact),
+        json!({"exists": false, "value": null, "value_encoding": null})
+    );
+    assert_eq!(
+        data(&system, "class", "Mysql::Master").await["exists"],
+        json!(true)
+    );
+    assert_eq!(
+        data(&system, "class", "mysql").await["exists"],
+        json!(false)
+    );
+    assert_eq!(
+        data(&system, "collective", "eu").await["member"],
+        json!(true)
+    );
+    assert_eq!(
+        data(&system, "collective", "us").await["member"],
+        json!(false)
+    );
+    let known = data(&system, "agent", "puppetral").await;
+    assert_eq!(
+        (&known["exists"], &known["version"]),
+        (&json!(true), &json!("1.2.3"))
+    );
+    assert_eq!(data(&system, "agent", "x").await["exists"], json!(false));
+    assert_eq!(
+        data(&system, "config_item", "identity").await["value"],
+        json!("dev1.example.net")
+    );
+}
+
+#[tokio::test]
+async fn fstat_tells_what_is_at_a_path() {
+    let scratch = tempfile::tempdir().unwrap();
+    let real: Arc<dyn System> = Arc::new(RealSystem::new(scratch.path().to_owned()));
+    std::fs::create_dir(scratch.path().join("etc")).unwrap();
+    let private = Attributes {
+        mode: Some(0o640),
+        ..Attributes::default()
+    };
+    real.write("/etc/hosts".as_ref(), b"hello", &private)
+        .unwrap();
+    symlink("nowhere", scratch.path().join("etc/link")).unwrap();
+
+    let file = data(&real, "fstat", "/etc/hosts").await;
+    assert_eq!(
+        (&file["present"], &file["output"], &file["type"]),
+        (&json!(true), &json!("present"), &json!("file"))
+    );
+    assert_eq!((&file["size"], &file["mode"]), (&json!(5), &json!("0640")));
+    let sum = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    assert_eq!(file["sha256"], json!(sum));
+    assert!(
+        file["mtime_age"].as_u64().unwrap() < 60
+            && file["mtime_seconds"].as_u64().unwrap() > 1_700_000_000
+    );
+    let link = data(&real, "fstat", "/etc/link").await;
+    assert_eq!(
+        (&link["type"], &link["sha256"]),
+        (&json!("symlink"), &Value::Null)
+    );
+    assert_eq!(
+        data(&real, "fstat", "/etc").await["type"],
+        json!("directory")
+    );
+    let nothing = data(&real, "fstat", "/etc/nothing").await;
+    assert_eq!(
+        (&nothing["present"], &nothing["output"]),
+        (&json!(false), &json!("not present"))
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_may_not_be_read_has_no_checksum_and_one_that_may_not_be_seen_is_a_failure() {
+    let system = FakeSystem::new();
+    system.file("/etc/shadow", "x");
+    system.fail("/etc/shadow", "read");
+    let shared: Arc<dyn System> = Arc::new(system.clone());
+    let file = data(&shared, "fstat", "/etc/shadow").await;
+    assert_eq!((&file["size"], &file["sha256"]), (&json!(1), &Value::Null));
+
+    system.fail("/etc/shadow", "look at");
+    let input = json!({"source": "fstat", "query": "/etc/shadow"});
+    let error = ask_on(shared, "get_data", input).await.unwrap_err();
+    assert_eq!(error.status, Status::Failed);
+    assert!(
+        error.message.starts_with("cannot look at /etc/shadow: "),
+        "{}",
+        error.message
+    );
+}
+
+#[tokio::test]
+async fn a_wrong_question_is_told_apart_from_a_failure() {
+    let cases = [
+        (
+            json!({"source": "weather"}),
+            Status::InvalidData,
+            "agent, class, collective",
+        ),
+        (
+            json!({"source": "fstat"}),
+            Status::MissingData,
+            "absolute path",
+        ),
+        (
+            json!({"source": "fact", "query": ""}),
+            Status::MissingData,
+            "path of a fact",
+        ),
+        (
+            json!({"source": "fstat", "query": "etc/hosts"}),
+            Status::InvalidData,
+            "etc/hosts",
+        ),
+        (
+            json!({"source": "fstat", "query": "/../../etc"}),
+            Status::InvalidData,
+            "absolute",
+        ),
+    ];
+    for (input, status, words) in cases {
+        let system: Arc<dyn System> = Arc::new(FakeSystem::new());
+        let error = ask_on(system, "get_data", input.clone()).await.unwrap_err();
+        assert_eq!(error.status, status, "{input}");
+        assert!(error.message.contains(words), "{}", error.message);
+    }
+}
