@@ -1,0 +1,97 @@
+//! The schemas that a caller knows: the built-in ones, and files in a directory.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use muster_ddl::{BUILTIN, Ddl, DdlError};
+
+/// Schemas by agent name.
+#[derive(Debug, Clone, Default)]
+pub struct DdlStore {
+    ddls: BTreeMap<String, Ddl>,
+}
+
+/// Why schemas cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum DdlStoreError {
+    /// A file or the directory.
+    #[error("cannot read schemas from {}", path.display())]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// A schema that is none.
+    #[error("{} is not a usable DDL", path.display())]
+    Ddl {
+        /// The file, or the name of a built-in one.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: DdlError,
+    },
+}
+
+impl DdlStore {
+    /// The built-in schemas, and those in `directory/*.json`, which win. A directory that does not exist has none.
+    pub fn load(directory: Option<&Path>) -> Result<Self, DdlStoreError> {
+        let mut store = Self::default();
+        for (name, text) in BUILTIN {
+            store.add(Path::new(name), text.as_bytes())?;
+        }
+        for path in directory.map_or_else(|| Ok(Vec::new()), json_files)? {
+            let bytes = std::fs::read(&path).map_err(|source| DdlStoreError::Read {
+                path: path.clone(),
+                source,
+            })?;
+            store.add(&path, &bytes)?;
+        }
+        Ok(store)
+    }
+
+    fn add(&mut self, path: &Path, bytes: &[u8]) -> Result<(), DdlStoreError> {
+        let ddl = Ddl::from_slice(bytes).map_err(|source| DdlStoreError::Ddl {
+            path: path.to_owned(),
+            source,
+        })?;
+        self.ddls.insert(ddl.name().to_owned(), ddl);
+        Ok(())
+    }
+
+    /// One agent's schema.
+    pub fn get(&self, agent: &str) -> Option<&Ddl> {
+        self.ddls.get(agent)
+    }
+
+    /// All schemas, by name.
+    pub fn all(&self) -> impl Iterator<Item = &Ddl> {
+        self.ddls.values()
+    }
+}
+
+fn json_files(directory: &Path) -> Result<Vec<PathBuf>, DdlStoreError> {
+    let failed = |source| DdlStoreError::Read {
+        path: directory.to_owned(),
+        source,
+    };
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}

@@ -1,0 +1,71 @@
+//! What can go wrong at the caller's side, before or beside the nodes' own answers.
+
+use std::io;
+use std::path::PathBuf;
+
+use muster_bus::BusError;
+use muster_wire::identity::NameError;
+use muster_wire::sign::SealError;
+use muster_wire::token::{CredsError, TokenError};
+
+/// A failure of the client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// A file that the settings name cannot be read.
+    #[error("cannot read {what} from {}", path.display())]
+    Read {
+        /// What is in it.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// A secret that others could read.
+    #[error("{} holds a secret and may be read by others (mode {mode:04o}); run `chmod 600` on it", path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The credentials are none.
+    #[error("the credentials in {} cannot be used", path.display())]
+    Creds {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: CredsError,
+    },
+    /// The operator's key or the account's token cannot be used.
+    #[error("the trust in {} cannot be used", path.display())]
+    Trust {
+        /// The account token's file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: TokenError,
+    },
+    /// A name of a caller, agent or action that is none.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The broker.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    /// The request cannot be sealed.
+    #[error("the request cannot be sent")]
+    Seal(#[from] SealError),
+    /// The filter does not allow what is added to it.
+    #[error("the filter cannot be used")]
+    Filter(#[from] muster_wire::filter::FilterError),
+    /// The caller's token does not let it ask this agent; the broker would refuse it without a word.
+    #[error("your credentials do not let you ask the agent {agent}; they allow {allowed}")]
+    NotGranted {
+        /// The agent.
+        agent: String,
+        /// What they allow, as `agent` tags.
+        allowed: String,
+    },
+}
