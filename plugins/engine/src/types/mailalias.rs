@@ -154,14 +154,18 @@ fn parse(line: &str) -> Option<Record> {
         .map(str::trim)
         .filter(|path| !path.contains(','));
     let (key, value) = match include {
+        Some(path) if path.is_empty() => return None,
         Some(path) => ("file", Value::from(path)),
-        None => ("recipient", Value::List(split(rest))),
+        None => (
+            "recipient",
+            Value::List(Some(split(rest)).filter(|all| !all.is_empty())?),
+        ),
     };
-    let record = Record {
+    let values = Values::from([(key.to_owned(), value)]);
+    (!name.is_empty()).then(|| Record {
         name: name.to_owned(),
-        values: Values::from([(key.to_owned(), value)]),
-    };
-    (!name.is_empty() && !rest.is_empty()).then_some(record)
+        values,
+    })
 }
 
 /// Splits at commas outside quotes, and takes the quotes away.

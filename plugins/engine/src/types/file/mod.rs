@@ -183,13 +183,12 @@ impl ResourceType for File {
             wanted.values.remove("mode");
         }
         let mut plan = Plan::compare(&SCHEMA, &wanted, state);
-        for change in &mut plan.changes {
-            if let (true, Some(sum)) = (
-                change.property == "ensure" && change.message == "created",
-                &sum,
-            ) {
-                change.message = format!("defined content as '{sum}'");
-            }
+        // What a new file is made of says more than that it is there; Puppet puts it so whatever was there before.
+        let made = |change: &&mut Change| {
+            change.property == "ensure" && matches!(change.to.as_text(), Some("file" | "present"))
+        };
+        if let (Some(change), Some(sum)) = (plan.changes.iter_mut().find(made), &sum) {
+            change.message = format!("defined content as '{sum}'");
         }
         Plan { resource, ..plan }
     }

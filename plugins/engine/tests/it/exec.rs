@@ -1,0 +1,297 @@
+//! Commands run when and only when their guards say so, and what went wrong is told.
+
+use muster_engine::event::EventStatus;
+use muster_system::command::Cancel;
+use serde_json::{Value as Json, json};
+
+use crate::support::{Scratch, apply, check, converges, error, fake, messages, nothing, output};
+
+#[test]
+fn the_articles_command_line_runs_once_and_then_is_done() {
+    let scratch = Scratch::new();
+    let words = json!({"command": "/bin/date > /tmp/date", "creates": "/tmp/date", "timeout": 20});
+    let events = converges(&scratch.engine, "exec", "/bin/date > /tmp/date", words);
+    assert_eq!(messages(&events), ["executed successfully"]);
+    assert_eq!(
+        (events[0].resource.as_str(), events[0].property.as_str()),
+        ("Exec[/bin/date > /tmp/date]", "returns")
+    );
+    assert!(!scratch.text("/tmp/date").is_empty());
+}
+
+/// The guards' table: what Puppet 7 does with each, checked against the real one.
+#[test]
+fn guards_are_anded_in_their_order() {
+    let scratch = Scratch::new();
+    scratch.write("/tmp/there", "");
+    let (yes, no) = ("/bin/true", "/bin/false");
+    for (guards, runs) in [
+        (nothing(), true),
+        (json!({"creates": ["/tmp/missing", "/tmp/there"]}), false),
+        (json!({"creates": ["/tmp/missing", "/tmp/gone"]}), true),
+        (json!({"onlyif": [yes, no]}), false),
+        (json!({"onlyif": [yes, yes]}), true),
+        (json!({"unless": [no, yes]}), false),
+        (json!({"unless": [no, no]}), true),
+        (json!({"unless": no, "onlyif": no}), false),
+        (json!({"unless": no, "onlyif": yes}), true),
+        (json!({"refreshonly": true}), false),
+        (json!({"refreshonly": true, "onlyif": yes}), false),
+        (json!({"refreshonly": false}), true),
+    ] {
+        let mut words = guards.as_object().unwrap().clone();
+        words.insert(
+            "command".to_owned(),
+            Json::from("/bin/echo ran >> /tmp/log"),
+        );
+        scratch.write("/tmp/log", "");
+        let outcome = apply(&scratch.engine, "exec", "guarded", Json::Object(words));
+        assert!(outcome.error.is_none(), "{guards}: {:?}", outcome.error);
+        assert_eq!(outcome.changed(), runs, "{guards}");
+        assert_eq!(scratch.text("/tmp/log") == "ran\n", runs, "{guards}");
+    }
+}
+
+#[test]
+fn a_guard_that_decides_keeps_later_ones_from_running() {
+    let (system, engine) = fake();
+    system.answer(&["/bin/a"], output(0, ""));
+    system.answer(&["/bin/b"], output(0, ""));
+    let outcome = apply(
+        &engine,
+        "exec",
+        "/bin/x",
+        json!({"unless": ["/bin/a"], "onlyif": ["/bin/b"]}),
+    );
+    assert!(!outcome.changed());
+    assert_eq!(system.lines(), ["/bin/a"]);
+}
+
+#[test]
+fn guards_are_asked_in_noop_and_the_command_is_not() {
+    let (system, engine) = fake();
+    system.answer(&["/bin/check"], output(0, ""));
+    let resource = check(&engine, "exec", "/bin/x", json!({"onlyif": "/bin/check"})).unwrap();
+    let outcome = engine.apply(&resource, Cancel::default(), true);
+    assert_eq!(
+        messages(&outcome.events),
+        ["current_value 'notrun', should be ['0'] (noop)"]
+    );
+    assert_eq!(system.lines(), ["/bin/check"]);
+}
+
+#[test]
+fn a_wrong_exit_code_fails_in_puppets_words_and_tells_the_output() {
+    let scratch = Scratch::new();
+    let outcome = apply(
+        &scratch.engine,
+        "exec",
+        "/bin/sh -c 'echo why; exit 3'",
+        json!({"returns": [0, 2]}),
+    );
+    assert_eq!(outcome.events[0].status, EventStatus::Failure);
+    assert_eq!(
+        outcome.events[0].message,
+        "change from 'notrun' to ['0', '2'] failed: '/bin/sh -c 'echo why; exit 3'' returned 3 instead of one of [0,2]"
+    );
+    assert_eq!(outcome.log, ["why"]);
+    let quiet = apply(
+        &scratch.engine,
+        "exec",
+        "/bin/sh -c 'echo why; exit 3'",
+        json!({"logoutput": false}),
+    );
+    assert_eq!(quiet.log, [""; 0]);
+}
+
+#[test]
+fn an_expected_exit_code_is_a_success() {
+    let scratch = Scratch::new();
+    let outcome = apply(
+        &scratch.engine,
+        "exec",
+        "/bin/sh -c 'exit 3'",
+        json!({"returns": 3}),
+    );
+    assert!(outcome.error.is_none() && outcome.changed());
+}
+
+#[test]
+fn a_check_or_command_that_does_not_exist_is_a_failure() {
+    let scratch = Scratch::new();
+    for words in [
+        json!({"command": "/bin/true", "onlyif": "/nonexistent/check"}),
+        json!({"command": "/bin/true", "unless": "/nonexistent/check"}),
+        json!({"command": "/nonexistent/command"}),
+    ] {
+        let outcome = apply(&scratch.engine, "exec", "x", words.clone());
+        assert!(
+            error(&outcome).contains("could not find command '/nonexistent/c"),
+            "{words}: {}",
+            error(&outcome)
+        );
+    }
+    let outcome = apply(&scratch.engine, "exec", "/nonexistent > /tmp/x", nothing());
+    assert!(
+        error(&outcome).contains("returned 127"),
+        "{}",
+        error(&outcome)
+    );
+}
+
+/// Puppet calls this in sync; we say that we do not know.
+#[test]
+fn a_check_that_takes_too_long_is_a_failure() {
+    let scratch = Scratch::new();
+    let words =
+        json!({"command": "/bin/echo ran > /tmp/log", "onlyif": "/bin/sleep 60", "timeout": 0.2});
+    let outcome = apply(&scratch.engine, "exec", "x", words);
+    assert_eq!(
+        error(&outcome),
+        "check '/bin/sleep 60' exceeded its timeout of 0.2 s"
+    );
+    assert!(!scratch.path("/tmp/log").exists());
+    let outcome = apply(
+        &scratch.engine,
+        "exec",
+        "/bin/sleep 60",
+        json!({"timeout": 0.2}),
+    );
+    assert_eq!(
+        outcome.events[0].message,
+        "change from 'notrun' to ['0'] failed: command exceeded its timeout of 0.2 s"
+    );
+}
+
+#[test]
+fn it_is_tried_as_often_as_told() {
+    let scratch = Scratch::new();
+    let line = "/bin/sh -c 'echo x >> /tmp/tries; test $(wc -l < /tmp/tries) -eq 3'";
+    let outcome = apply(
+        &scratch.engine,
+        "exec",
+        line,
+        json!({"tries": 5, "try_sleep": 0.01}),
+    );
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    assert_eq!(scratch.text("/tmp/tries"), "x\nx\nx\n");
+}
+
+#[test]
+fn a_cancelled_request_does_not_wait_for_the_next_try() {
+    let (system, engine) = fake();
+    let cancel = Cancel::default();
+    let raise = cancel.clone();
+    system.on(&["/bin/x"], move |_, _| {
+        raise.cancel();
+        output(1, "")
+    });
+    let resource = check(
+        &engine,
+        "exec",
+        "/bin/x",
+        json!({"tries": 2, "try_sleep": 86400}),
+    )
+    .unwrap();
+    let outcome = engine.apply(&resource, cancel, false);
+    assert!(outcome.error.is_some());
+}
+
+#[test]
+fn a_shell_is_used_only_where_the_line_needs_one() {
+    let (system, engine) = fake();
+    for argv in [["/bin/echo"], ["/bin/sh"]] {
+        system.answer(&argv, output(0, ""));
+    }
+    apply(&engine, "exec", "/bin/echo  a b", nothing());
+    apply(&engine, "exec", "/bin/echo $HOME", nothing());
+    apply(
+        &engine,
+        "exec",
+        "/bin/echo plain",
+        json!({"provider": "shell"}),
+    );
+    apply(
+        &engine,
+        "exec",
+        "list",
+        json!({"command": ["/bin/echo", "a; rm -rf /", "$HOME"]}),
+    );
+    let argv: Vec<Vec<String>> = system
+        .commands()
+        .into_iter()
+        .map(|command| command.argv)
+        .collect();
+    assert_eq!(argv[0], ["/bin/echo", "a", "b"]);
+    assert_eq!(argv[1], ["/bin/sh", "-c", "/bin/echo $HOME"]);
+    assert_eq!(argv[2], ["/bin/sh", "-c", "/bin/echo plain"]);
+    assert_eq!(argv[3], ["/bin/echo", "a; rm -rf /", "$HOME"]);
+}
+
+#[test]
+fn what_stands_around_the_command_arrives() {
+    let (system, engine) = fake();
+    system.file("/etc/passwd", "rip:x:1000:1000::/home/rip:/bin/sh\n");
+    system.file("/etc/group", "web:x:33:\n");
+    system.answer(&["x"], output(0, ""));
+    let words = json!({
+        "path": ["/opt/bin", "/bin:/usr/bin"], "environment": ["A=b=c", "E="], "cwd": "/srv",
+        "umask": "027", "user": "rip", "group": "web", "timeout": 0,
+    });
+    apply(&engine, "exec", "x 1", words);
+    let command = &system.commands()[0];
+    assert_eq!(command.env["PATH"], "/opt/bin:/bin:/usr/bin");
+    assert_eq!(
+        (command.env["A"].as_str(), command.env["E"].as_str()),
+        ("b=c", "")
+    );
+    assert_eq!(command.cwd.as_deref(), Some(std::path::Path::new("/srv")));
+    assert_eq!(
+        (command.umask, command.uid, command.gid),
+        (Some(0o027), Some(1000), Some(33))
+    );
+    assert_eq!(command.timeout, None);
+    let outcome = apply(&engine, "exec", "/bin/x", json!({"user": "nobody-there"}));
+    assert!(error(&outcome).contains("user `nobody-there` does not exist"));
+}
+
+#[test]
+fn what_cannot_be_right_is_refused_at_once() {
+    let (_, engine) = fake();
+    for (title, words, expected) in [
+        (
+            "date",
+            nothing(),
+            "`date`, which is not an absolute path; write it out, or give `path`",
+        ),
+        (
+            "/bin/x",
+            json!({"onlyif": "test -f x"}),
+            "`test`, which is not an absolute path",
+        ),
+        (
+            "/bin/x",
+            json!({"environment": "nonsense"}),
+            "must be `NAME=value`",
+        ),
+        ("/bin/x", json!({"umask": "99"}), "must be octal"),
+        ("/bin/x", json!({"tries": 0}), "is less than 1"),
+        (
+            "/bin/x",
+            json!({"returns": 256}),
+            "exit codes from 0 to 255",
+        ),
+        ("/bin/x", json!({"timeout": "soon"}), "must be seconds"),
+        (
+            "/bin/x",
+            json!({"creates": "date"}),
+            "must be absolute paths",
+        ),
+    ] {
+        let error = check(&engine, "exec", title, words).unwrap_err();
+        assert!(
+            error.is_invalid() && error.to_string().contains(expected),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,393 @@
+//! Files, directories and links become what is desired, and nothing is lost on the way.
+
+use std::os::unix::fs::PermissionsExt;
+
+use muster_engine::resource::Value;
+use serde_json::json;
+
+use crate::support::{Scratch, apply, check, converges, error, fake, messages, nothing};
+
+const ABC: &str = "{sha256}ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+const ABD: &str = "{sha256}a52d159f262b2c6ddb724a61840befc36eb30c88877a4030b65cbe86298449c9";
+
+fn mode(scratch: &Scratch, path: &str) -> u32 {
+    std::fs::symlink_metadata(scratch.path(path))
+        .unwrap()
+        .permissions()
+        .mode()
+        & 0o7777
+}
+
+#[test]
+fn content_makes_changes_and_removes_a_file() {
+    let scratch = Scratch::new();
+    let engine = &scratch.engine;
+    let events = converges(
+        engine,
+        "file",
+        "/tmp/x",
+        json!({"content": "abc", "mode": "0600"}),
+    );
+    assert_eq!(messages(&events), [format!("defined content as '{ABC}'")]);
+    assert_eq!(
+        (scratch.text("/tmp/x").as_str(), mode(&scratch, "/tmp/x")),
+        ("abc", 0o600)
+    );
+    let events = converges(
+        engine,
+        "file",
+        "/tmp/x",
+        json!({"content": "abd", "mode": "640"}),
+    );
+    assert_eq!(
+        messages(&events),
+        [
+            format!("content changed '{ABC}' to '{ABD}'"),
+            "mode changed '0600' to '0640'".to_owned()
+        ]
+    );
+    assert_eq!(
+        (scratch.text("/tmp/x").as_str(), mode(&scratch, "/tmp/x")),
+        ("abd", 0o640)
+    );
+    let events = converges(engine, "file", "/tmp/x", json!({"ensure": "absent"}));
+    assert_eq!(messages(&events), ["removed"]);
+    assert!(!scratch.path("/tmp/x").exists());
+}
+
+#[test]
+fn present_is_content_with_whatever_is_there() {
+    let scratch = Scratch::new();
+    converges(
+        &scratch.engine,
+        "file",
+        "/tmp/d",
+        json!({"ensure": "directory"}),
+    );
+    assert!(
+        converges(
+            &scratch.engine,
+            "file",
+            "/tmp/d",
+            json!({"ensure": "present"})
+        )
+        .is_empty()
+    );
+    let events = converges(
+        &scratch.engine,
+        "file",
+        "/tmp/f",
+        json!({"ensure": "present"}),
+    );
+    assert_eq!(messages(&events), ["created"]);
+    assert_eq!(scratch.text("/tmp/f"), "");
+}
+
+#[test]
+fn a_directory_can_be_searched_by_whoever_may_read_it() {
+    let scratch = Scratch::new();
+    converges(
+        &scratch.engine,
+        "file",
+        "/tmp/d",
+        json!({"ensure": "directory", "mode": "0640"}),
+    );
+    assert_eq!(mode(&scratch, "/tmp/d"), 0o750);
+    converges(&scratch.engine, "file", "/tmp/d", json!({"mode": "0444"}));
+    assert_eq!(mode(&scratch, "/tmp/d"), 0o555);
+}
+
+#[test]
+fn links_are_made_moved_and_not_followed() {
+    let scratch = Scratch::new();
+    let engine = &scratch.engine;
+    scratch.write("/tmp/a", "keep");
+    let events = converges(engine, "file", "/tmp/l", json!({"ensure": "/tmp/a"}));
+    assert_eq!(messages(&events), ["created"]);
+    let events = converges(
+        engine,
+        "file",
+        "/tmp/l",
+        json!({"target": "b", "mode": "0600"}),
+    );
+    assert_eq!(messages(&events), ["target changed '/tmp/a' to 'b'"]);
+    assert_eq!(
+        std::fs::read_link(scratch.path("/tmp/l")).unwrap().to_str(),
+        Some("b")
+    );
+    let events = converges(
+        engine,
+        "file",
+        "/tmp/l",
+        json!({"ensure": "file", "content": "abc"}),
+    );
+    assert_eq!(messages(&events), [format!("defined content as '{ABC}'")]);
+    assert_eq!(
+        (
+            scratch.text("/tmp/a").as_str(),
+            scratch.text("/tmp/l").as_str()
+        ),
+        ("keep", "abc")
+    );
+}
+
+#[test]
+fn a_directory_is_only_removed_by_force() {
+    let scratch = Scratch::new();
+    scratch.write("/tmp/d/inner", "x");
+    for words in [
+        json!({"ensure": "absent"}),
+        json!({"content": "x"}),
+        json!({"ensure": "/x"}),
+    ] {
+        let outcome = apply(&scratch.engine, "file", "/tmp/d", words);
+        assert!(
+            error(&outcome).contains("only removed with `force=true`"),
+            "{}",
+            error(&outcome)
+        );
+    }
+    assert_eq!(scratch.text("/tmp/d/inner"), "x");
+    converges(
+        &scratch.engine,
+        "file",
+        "/tmp/d",
+        json!({"ensure": "absent", "force": true}),
+    );
+    assert!(!scratch.path("/tmp/d").exists());
+}
+
+#[test]
+fn what_is_not_to_be_replaced_stays() {
+    let scratch = Scratch::new();
+    scratch.write("/tmp/x", "mine");
+    assert!(
+        converges(
+            &scratch.engine,
+            "file",
+            "/tmp/x",
+            json!({"content": "new", "replace": false})
+        )
+        .is_empty()
+    );
+    assert_eq!(scratch.text("/tmp/x"), "mine");
+    converges(
+        &scratch.engine,
+        "file",
+        "/tmp/y",
+        json!({"content": "new", "replace": false}),
+    );
+    assert_eq!(scratch.text("/tmp/y"), "new");
+}
+
+#[test]
+fn a_copy_of_what_is_replaced_is_kept_where_asked() {
+    let scratch = Scratch::new();
+    scratch.write("/tmp/x", "old");
+    converges(
+        &scratch.engine,
+        "file",
+        "/tmp/x",
+        json!({"content": "new", "backup": ".bak"}),
+    );
+    assert_eq!(
+        (
+            scratch.text("/tmp/x.bak").as_str(),
+            scratch.text("/tmp/x").as_str()
+        ),
+        ("old", "new")
+    );
+}
+
+#[test]
+fn a_source_is_copied_and_followed() {
+    let scratch = Scratch::new();
+    scratch.write("/tmp/from", "one");
+    let words = || json!({"source": "/tmp/from"});
+    converges(&scratch.engine, "file", "/tmp/to", words());
+    assert_eq!(scratch.text("/tmp/to"), "one");
+    scratch.write("/tmp/from", "two");
+    converges(&scratch.engine, "file", "/tmp/to", words());
+    assert_eq!(scratch.text("/tmp/to"), "two");
+    let outcome = apply(
+        &scratch.engine,
+        "file",
+        "/tmp/to",
+        json!({"source": "/tmp/nothing"}),
+    );
+    assert!(
+        error(&outcome).contains("reading the source /tmp/nothing"),
+        "{}",
+        error(&outcome)
+    );
+}
+
+#[test]
+fn content_that_its_judge_refuses_is_not_installed() {
+    let scratch = Scratch::new();
+    scratch.write("/tmp/x", "good\n");
+    let words = |content: &str| json!({"content": content, "validate_cmd": "/bin/grep -q good %"});
+    let outcome = apply(&scratch.engine, "file", "/tmp/x", words("bad\n"));
+    assert!(
+        outcome.events[0]
+            .message
+            .contains("failed: the new content is refused"),
+        "{:?}",
+        outcome.events
+    );
+    assert_eq!(scratch.text("/tmp/x"), "good\n");
+    converges(&scratch.engine, "file", "/tmp/x", words("good again\n"));
+    let left: Vec<_> = std::fs::read_dir(scratch.path("/tmp")).unwrap().collect();
+    assert_eq!(left.len(), 1, "a trial file was left behind");
+}
+
+#[test]
+fn owners_are_compared_by_number_and_told_by_name() {
+    let (system, engine) = fake();
+    system.file(
+        "/etc/passwd",
+        "root:x:0:0::/root:/bin/sh\nrip:x:1000:1000::/home/rip:/bin/sh\n",
+    );
+    system.file("/etc/group", "root:x:0:\nweb:x:33:\n");
+    system.file("/srv/x", "x");
+    assert!(
+        converges(
+            &engine,
+            "file",
+            "/srv/x",
+            json!({"owner": "0", "group": "root"})
+        )
+        .is_empty()
+    );
+    let events = converges(
+        &engine,
+        "file",
+        "/srv/x",
+        json!({"owner": "rip", "group": "33"}),
+    );
+    assert_eq!(
+        messages(&events),
+        [
+            "owner changed 'root' to 'rip'",
+            "group changed 'root' to '33'"
+        ]
+    );
+    let found = engine.find("file", "/srv/x").unwrap();
+    assert_eq!(
+        (found.get("owner"), found.get("group")),
+        (Some(&Value::from("rip")), Some(&Value::from("web")))
+    );
+    let outcome = apply(&engine, "file", "/srv/x", json!({"owner": "ghost"}));
+    assert!(error(&outcome).contains("user `ghost` does not exist"));
+}
+
+#[test]
+fn find_tells_everything_and_changes_nothing() {
+    let scratch = Scratch::new();
+    scratch.write("/tmp/x", "abc");
+    let found = scratch.engine.find("file", "/tmp/x").unwrap();
+    assert_eq!(found.get("content"), Some(&Value::from(ABC)));
+    assert_eq!(found.get("ensure"), Some(&Value::from("file")));
+    for name in ["owner", "group", "mode"] {
+        assert!(found.get(name).is_some(), "{name}");
+    }
+    assert!(
+        scratch
+            .engine
+            .find("file", "/tmp/none")
+            .unwrap()
+            .is_absent()
+    );
+}
+
+#[test]
+fn what_is_there_without_being_desired_is_left_alone() {
+    let scratch = Scratch::new();
+    assert!(
+        converges(
+            &scratch.engine,
+            "file",
+            "/tmp/none",
+            json!({"mode": "0600"})
+        )
+        .is_empty()
+    );
+    let outcome = apply(
+        &scratch.engine,
+        "file",
+        "/no/such/dir/x",
+        json!({"content": "x"}),
+    );
+    assert!(
+        error(&outcome).contains("its directory /no/such/dir does not exist"),
+        "{}",
+        error(&outcome)
+    );
+}
+
+#[test]
+fn what_this_version_does_not_do_is_refused_clearly() {
+    let (_, engine) = fake();
+    for (words, expected) in [
+        (
+            json!({"source": "puppet:///modules/x"}),
+            "must be a path of the machine itself",
+        ),
+        (
+            json!({"mode": "u+rwx"}),
+            "must be octal permission bits as text",
+        ),
+        (
+            json!({"mode": 644}),
+            "must be octal permission bits as text",
+        ),
+        (json!({"recurse": true}), "must be one of false"),
+        (json!({"backup": "main"}), "file buckets are not supported"),
+        (
+            json!({"ensure": "directory", "content": "x"}),
+            "which have no content of their own",
+        ),
+        (
+            json!({"content": "x", "source": "/y"}),
+            "is given together with `content`",
+        ),
+        (json!({"ensure": "link"}), "needs `target`"),
+        (
+            json!({"ensure": "sideways"}),
+            "must be present, absent, file, directory, link or a path",
+        ),
+    ] {
+        let error = check(&engine, "file", "/tmp/x", words).unwrap_err();
+        assert!(
+            error.is_invalid() && error.to_string().contains(expected),
+            "{error}"
+        );
+    }
+    assert!(
+        check(&engine, "file", "relative", nothing())
+            .unwrap_err()
+            .to_string()
+            .contains("an absolute path")
+    );
+}
+
+#[test]
+fn a_failure_does_not_stop_the_other_properties() {
+    let (system, engine) = fake();
+    system.file("/srv/x", "x");
+    system.fail("/srv/x", "write");
+    let outcome = apply(
+        &engine,
+        "file",
+        "/srv/x",
+        json!({"content": "y", "mode": "0600"}),
+    );
+    assert_eq!(outcome.events.len(), 2);
+    assert!(
+        outcome.events[0].message.contains("failed: writing /srv/x"),
+        "{:?}",
+        outcome.events
+    );
+    assert_eq!(outcome.events[1].message, "mode changed '0644' to '0600'");
+    assert!(outcome.error.is_some());
+}

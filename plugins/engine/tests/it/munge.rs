@@ -1,0 +1,196 @@
+//! Bad words are refused before anything is touched, and say what would be right.
+
+use muster_engine::EngineError;
+use muster_engine::resource::Value;
+use muster_system::command::Cancel;
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::support::{check, fake, nothing};
+
+#[test]
+fn an_unknown_type_and_an_unknown_attribute_suggest_what_was_meant() {
+    let (_, engine) = fake();
+    let error = check(&engine, "mailalis", "x", nothing()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "there is no resource type `mailalis`; did you mean `mailalias`?"
+    );
+    let error = check(&engine, "mailalias", "x", json!({"recipent": "y"})).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Mailalias[x] has no property or parameter `recipent`; did you mean `recipient`?"
+    );
+    assert!(error.is_invalid());
+}
+
+#[test]
+fn values_of_the_wrong_kind_are_refused_with_what_is_accepted() {
+    let (system, engine) = fake();
+    for (kind, words, expected) in [
+        (
+            "host",
+            json!({"ensure": "yes"}),
+            "must be one of present, absent",
+        ),
+        (
+            "host",
+            json!({"ip": "10.0.0.256"}),
+            "must be an IPv4 or IPv6 address",
+        ),
+        (
+            "host",
+            json!({"ip": ["1.2.3.4"]}),
+            "is a list, must be text",
+        ),
+        ("host", json!({"ip": null}), "is null, must be text"),
+        (
+            "host",
+            json!({"target": "hosts"}),
+            "must be an absolute path without `..`",
+        ),
+        (
+            "host",
+            json!({"target": "/etc/../x"}),
+            "must be an absolute path without `..`",
+        ),
+        (
+            "host",
+            json!({"comment": "a\nb"}),
+            "has several lines, must be one",
+        ),
+        (
+            "host",
+            json!({"host_aliases": ["a", {}]}),
+            "contains an object",
+        ),
+        (
+            "mailalias",
+            json!({"recipient": "a", "file": "/x"}),
+            "is given together with `recipient`",
+        ),
+        ("mailalias", json!({"recipient": "a\u{0}"}), "NUL"),
+        ("cron", json!({"minute": 60}), "must be 0 to 59"),
+        ("cron", json!({"weekday": "Mon-Fri"}), "must be 0 to 7"),
+        (
+            "cron",
+            json!({"special": "daily", "hour": 2}),
+            "is given together with `special`",
+        ),
+        (
+            "notify",
+            json!({"withpath": "perhaps"}),
+            "must be true or false",
+        ),
+        (
+            "package",
+            json!({"ensure": ">1.0 <2.0"}),
+            "ranges of versions are not supported",
+        ),
+        (
+            "service",
+            json!({"enable": "manual"}),
+            "must be one of true, false, mask",
+        ),
+        (
+            "host",
+            json!({"require": "Package[x]"}),
+            "this is a single resource",
+        ),
+        ("host", json!({"noop": "maybe"}), "must be true or false"),
+        (
+            "ssh_authorized_key",
+            json!({"user": "a", "key": "AAAA bob"}),
+            "without kind and comment",
+        ),
+        (
+            "ssh_authorized_key",
+            json!({"key": "AAAA"}),
+            "needs `user` or `target`",
+        ),
+        (
+            "ssh_authorized_key",
+            json!({"user": "a", "options": "a,b"}),
+            "must be `word` or `word=\"value\"` each",
+        ),
+    ] {
+        let error = check(&engine, kind, "x", words.clone()).unwrap_err();
+        assert!(error.is_invalid(), "{kind} {words}: {error}");
+        assert!(
+            error.to_string().contains(expected),
+            "{kind} {words}: {error}"
+        );
+    }
+    assert_eq!(system.lines(), [""; 0]);
+}
+
+#[test]
+fn the_harmless_metaparameters_are_accepted_and_noop_stops_after_the_plan() {
+    let (system, engine) = fake();
+    let words =
+        json!({"ip": "10.0.0.1", "noop": true, "tag": ["a"], "alias": "b", "loglevel": "notice"});
+    let resource = check(&engine, "host", "db", words).unwrap();
+    let outcome = engine.apply(&resource, Cancel::default(), false);
+    assert_eq!(
+        outcome.events[0].message,
+        "current_value 'absent', should be 'present' (noop)"
+    );
+    assert!(!outcome.changed());
+    assert_eq!(system.text("/etc/hosts"), "");
+}
+
+#[test]
+fn numbers_and_truths_become_what_the_schema_wants() {
+    let (_, engine) = fake();
+    let words = json!({"command": "/bin/true", "tries": "3", "timeout": 1.5, "returns": [0, 2], "refreshonly": "yes"});
+    let resource = check(&engine, "exec", "x", words).unwrap();
+    assert_eq!(resource.get("tries"), Some(&Value::Int(3)));
+    assert_eq!(resource.text("timeout"), Some("1.5"));
+    assert_eq!(resource.list("returns"), ["0", "2"]);
+    assert!(resource.flag("refreshonly"));
+}
+
+#[test]
+fn a_path_is_kept_clean_and_becomes_the_name() {
+    let (_, engine) = fake();
+    let resource = check(&engine, "file", "//tmp//x/", json!({"mode": "644"})).unwrap();
+    assert_eq!(
+        (resource.name.as_str(), resource.text("mode")),
+        ("/tmp/x", Some("0644"))
+    );
+    assert_eq!(resource.reference(), "File[//tmp//x/]");
+}
+
+#[test]
+fn every_type_documents_all_that_it_accepts() {
+    let (_, engine) = fake();
+    let names: Vec<&str> = engine.types().map(|schema| schema.type_name).collect();
+    assert!(names.is_sorted());
+    for schema in engine.types() {
+        assert!(
+            schema.attribute(schema.namevar).is_some(),
+            "{}",
+            schema.type_name
+        );
+        assert!(
+            schema
+                .attributes
+                .iter()
+                .all(|attribute| !attribute.doc.is_empty())
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_words_whatever_make_checking_panic(
+        kind in "(cron|exec|file|host|mailalias|notify|package|service|ssh_authorized_key)",
+        title in ".{0,20}",
+        name in "(ensure|target|ip|recipient|minute|command|mode|path|options|key|user|content|timeout|umask)",
+        word in ".{0,20}",
+    ) {
+        let (_, engine) = fake();
+        let checked = check(&engine, &kind, &title, json!({ name: word }));
+        prop_assert!(checked.as_ref().map_or_else(EngineError::is_invalid, |_| true));
+    }
+}

@@ -1,0 +1,274 @@
+//! Packages by apt: what is asked of which tool, and how its answers are understood.
+
+use muster_engine::resource::Value;
+use muster_system::fake::FakeSystem;
+use serde_json::json;
+
+use crate::support::{Scratch, apply, check, converges, error, fake, messages, output};
+
+/// A machine whose dpkg and apt know one package: status line `want ok status name version`, changed by what is run.
+fn with_apt(system: &FakeSystem, status: &str) {
+    system.file("/var/lib/dpkg/status", "");
+    system.file("/state", status);
+    system.on(&["dpkg-query"], |system, _| {
+        let state = system.text("/state");
+        output(i32::from(state.is_empty()), &state)
+    });
+    system.answer(
+        &["apt-cache", "policy"],
+        output(0, "x:\n  Installed: 1.0\n  Candidate: 2.0\n"),
+    );
+    system.on(&["apt-get"], |system, command| {
+        let last = command.argv.last().cloned().unwrap_or_default();
+        let version = last
+            .split_once('=')
+            .map_or("2.0", |(_, version)| version)
+            .to_owned();
+        let state = match command
+            .argv
+            .iter()
+            .find(|word| ["install", "remove"].contains(&word.as_str()))
+        {
+            Some(verb) if verb == "install" => format!("install ok installed x {version}\n"),
+            _ if command.argv.contains(&"--purge".to_owned()) => String::new(),
+            _ => "deinstall ok config-files x 1.0\n".to_owned(),
+        };
+        system.file("/state", state);
+        output(0, "")
+    });
+    system.on(&["apt-mark"], |system, command| {
+        let want = if command.argv[1] == "hold" {
+            "hold"
+        } else {
+            "install"
+        };
+        let state = system.text("/state");
+        let rest = state.split_once(' ').map_or("", |(_, rest)| rest);
+        system.file("/state", format!("{want} {rest}"));
+        output(0, "")
+    });
+}
+
+fn changes(system: &FakeSystem) -> Vec<String> {
+    system
+        .lines()
+        .into_iter()
+        .filter(|line| line.starts_with("apt-get") || line.starts_with("apt-mark"))
+        .collect()
+}
+
+const INSTALLED: &str = "install ok installed x 1.0\n";
+const HELD: &str = "hold ok installed x 1.0\n";
+const REMOVED: &str = "deinstall ok config-files x 1.0\n";
+
+#[test]
+fn each_state_leads_to_the_desired_one_in_one_step() {
+    let install = "apt-get -q -y -o DPkg::Options::=--force-confold install";
+    for (found, ensure, message, calls) in [
+        ("", "present", Some("created"), vec![format!("{install} x")]),
+        (
+            REMOVED,
+            "installed",
+            Some("created"),
+            vec![format!("{install} x")],
+        ),
+        (INSTALLED, "present", None, vec![]),
+        (
+            INSTALLED,
+            "absent",
+            Some("removed"),
+            vec!["apt-get -q -y remove x".to_owned()],
+        ),
+        (REMOVED, "absent", None, vec![]),
+        ("", "purged", None, vec![]),
+        (
+            REMOVED,
+            "purged",
+            Some("purged"),
+            vec!["apt-get -q -y remove --purge x".to_owned()],
+        ),
+        (
+            INSTALLED,
+            "purged",
+            Some("purged"),
+            vec!["apt-get -q -y remove --purge x".to_owned()],
+        ),
+        (
+            INSTALLED,
+            "latest",
+            Some("ensure changed '1.0' to 'latest'"),
+            vec![format!("{install} x")],
+        ),
+        (INSTALLED, "1.0", None, vec![]),
+        (
+            INSTALLED,
+            "0.9-1~bpo",
+            Some("ensure changed '1.0' to '0.9-1~bpo'"),
+            vec![format!("{install} --allow-downgrades x=0.9-1~bpo")],
+        ),
+        (
+            "",
+            "held",
+            Some("created"),
+            vec![format!("{install} x"), "apt-mark hold x".to_owned()],
+        ),
+        (
+            INSTALLED,
+            "held",
+            Some("ensure changed '1.0' to 'held'"),
+            vec!["apt-mark hold x".to_owned()],
+        ),
+        (
+            HELD,
+            "latest",
+            Some("ensure changed '1.0' to 'latest'"),
+            vec![
+                "apt-mark unhold x".to_owned(),
+                format!("{install} x"),
+                "apt-mark hold x".to_owned(),
+            ],
+        ),
+    ] {
+        let (system, engine) = fake();
+        with_apt(&system, found);
+        let events = converges(&engine, "package", "x", json!({"ensure": ensure}));
+        assert_eq!(
+            messages(&events),
+            Vec::from_iter(message),
+            "{found:?} to {ensure}"
+        );
+        assert_eq!(changes(&system), calls, "{found:?} to {ensure}");
+    }
+}
+
+#[test]
+fn nobody_is_asked_a_question() {
+    let (system, engine) = fake();
+    with_apt(&system, "");
+    apply(
+        &engine,
+        "package",
+        "x",
+        json!({"install_options": ["--no-install-recommends"]}),
+    );
+    let commands = system.commands();
+    assert!(
+        commands
+            .iter()
+            .all(|command| command.env["DEBIAN_FRONTEND"] == "noninteractive")
+    );
+    assert!(
+        changes(&system)[0].ends_with("--no-install-recommends install x"),
+        "{:?}",
+        changes(&system)
+    );
+}
+
+#[test]
+fn the_mark_can_be_managed_alone() {
+    let (system, engine) = fake();
+    with_apt(&system, INSTALLED);
+    let events = converges(&engine, "package", "x", json!({"mark": "hold"}));
+    assert_eq!(messages(&events), ["mark changed 'none' to 'hold'"]);
+    assert_eq!(changes(&system), ["apt-mark hold x"]);
+}
+
+#[test]
+fn apts_own_words_reach_the_caller() {
+    let (system, engine) = fake();
+    with_apt(&system, "");
+    system.answer(
+        &["apt-get"],
+        output(
+            100,
+            "Reading package lists...\nE: Unable to locate package x\n",
+        ),
+    );
+    let outcome = apply(&engine, "package", "x", json!({}));
+    assert_eq!(
+        outcome.events[0].message,
+        "change from 'purged' to 'present' failed: `apt-get -q -y -o DPkg::Options::=--force-confold install x` \
+         ended with 100: E: Unable to locate package x"
+    );
+    let locked =
+        "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 7 (apt)\n";
+    system.answer(&["apt-get"], output(100, locked));
+    let outcome = apply(&engine, "package", "x", json!({}));
+    assert!(
+        error(&outcome).contains("another process is installing packages"),
+        "{}",
+        error(&outcome)
+    );
+    system.answer(&["apt-cache"], output(0, ""));
+    let outcome = apply(&engine, "package", "x", json!({"ensure": "latest"}));
+    assert!(
+        error(&outcome).contains("no source offers this package"),
+        "{}",
+        error(&outcome)
+    );
+}
+
+#[test]
+fn a_machine_without_package_database_says_so() {
+    let scratch = Scratch::new();
+    let outcome = apply(
+        &scratch.engine,
+        "package",
+        "unix2dos",
+        json!({"ensure": "absent"}),
+    );
+    assert!(
+        error(&outcome).starts_with("no package database at /var/lib/dpkg/status"),
+        "{}",
+        error(&outcome)
+    );
+}
+
+#[test]
+fn names_that_a_tool_would_take_for_options_are_refused() {
+    let (_, engine) = fake();
+    for name in ["-o", "x y", "x=1", "../x"] {
+        assert!(
+            check(&engine, "package", name, json!({}))
+                .unwrap_err()
+                .is_invalid(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn search_lists_what_dpkg_knows() {
+    let (system, engine) = fake();
+    with_apt(
+        &system,
+        "install ok installed a 1\ndeinstall ok config-files b 2\n",
+    );
+    let found = engine.search("package").unwrap();
+    assert_eq!(found.len(), 2);
+    assert_eq!(
+        (found[0].0.as_str(), &found[0].1["ensure"]),
+        ("a", &Value::from("1"))
+    );
+    assert_eq!(
+        (found[1].0.as_str(), &found[1].1["ensure"]),
+        ("b", &Value::from("absent"))
+    );
+}
+
+/// The real dpkg of this machine, read only.
+#[test]
+fn a_real_package_database_is_read() {
+    if !std::path::Path::new("/var/lib/dpkg/status").exists() {
+        return;
+    }
+    let engine = muster_engine::Engine::new(std::sync::Arc::new(
+        muster_system::real::RealSystem::new("/".into()),
+    ));
+    let found = engine.find("package", "dpkg").unwrap();
+    let version = found.get("ensure").and_then(Value::as_text).unwrap();
+    assert!(
+        version.starts_with(|c: char| c.is_ascii_digit()),
+        "{version}"
+    );
+}

@@ -1,0 +1,400 @@
+//! Hosts, mail aliases, ssh keys and cron jobs: one line of a file is changed, and every other byte stays.
+
+use std::os::unix::fs::PermissionsExt;
+use std::thread;
+
+use muster_engine::providers::parsed_file::crontab::CrontabFormat;
+use muster_engine::providers::parsed_file::{Document, Format, Record};
+use muster_engine::resource::{Value, Values};
+use muster_engine::types::host::HostsFormat;
+use muster_engine::types::mailalias::AliasesFormat;
+use muster_engine::types::ssh_authorized_key::KeysFormat;
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::support::{Scratch, apply, converges, error, fake, messages, output};
+
+const HOSTS: &str = "# the machine's own\n127.0.0.1   localhost  loghost  # here\n\n10.0.0.1\tdb\nnonsense\n::1 localhost";
+
+#[test]
+fn a_host_is_added_changed_and_removed() {
+    let scratch = Scratch::new();
+    scratch.write("/etc/hosts", HOSTS);
+    std::fs::set_permissions(scratch.path("/etc/hosts"), PermissionsExt::from_mode(0o640)).unwrap();
+    let engine = &scratch.engine;
+    let words = json!({"ip": "10.0.0.2", "host_aliases": ["web", "www"], "comment": "new"});
+    assert_eq!(
+        messages(&converges(engine, "host", "web1.example", words)),
+        ["created"]
+    );
+    assert_eq!(
+        scratch.text("/etc/hosts"),
+        format!("{HOSTS}\n10.0.0.2\tweb1.example\tweb www\t# new\n")
+    );
+    let events = converges(
+        engine,
+        "host",
+        "db",
+        json!({"ip": "10.0.0.3", "host_aliases": "store"}),
+    );
+    assert_eq!(
+        messages(&events),
+        [
+            "ip changed '10.0.0.1' to '10.0.0.3'",
+            "defined 'host_aliases' as ['store']"
+        ]
+    );
+    let events = converges(engine, "host", "db", json!({"host_aliases": []}));
+    assert_eq!(
+        messages(&events),
+        ["undefined 'host_aliases' from ['store']"]
+    );
+    assert!(
+        scratch
+            .text("/etc/hosts")
+            .contains("\n10.0.0.3\tdb\nnonsense\n::1 localhost\n")
+    );
+    assert_eq!(
+        messages(&converges(
+            engine,
+            "host",
+            "web1.example",
+            json!({"ensure": "absent"})
+        )),
+        ["removed"]
+    );
+    converges(engine, "host", "db", json!({"ip": "10.0.0.1"}));
+    assert_eq!(scratch.text("/etc/hosts"), format!("{HOSTS}\n"));
+    let mode = std::fs::metadata(scratch.path("/etc/hosts"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o7777, 0o640);
+}
+
+#[test]
+fn a_host_without_address_cannot_be_made() {
+    let scratch = Scratch::new();
+    let outcome = apply(&scratch.engine, "host", "db", json!({"comment": "x"}));
+    assert_eq!(
+        outcome.events[0].message,
+        "change from 'absent' to 'present' failed: an entry needs `ip`"
+    );
+    assert!(!scratch.path("/etc/hosts").exists());
+}
+
+#[test]
+fn the_articles_mail_alias_goes_where_it_is_told() {
+    let scratch = Scratch::new();
+    let words = || json!({"recipient": "rip@devco.net", "target": "/tmp/aliases"});
+    assert_eq!(
+        messages(&converges(&scratch.engine, "mailalias", "rip", words())),
+        ["created"]
+    );
+    assert_eq!(scratch.text("/tmp/aliases"), "rip: rip@devco.net\n");
+}
+
+#[test]
+fn mail_aliases_are_quoted_where_they_must_be() {
+    let scratch = Scratch::new();
+    let engine = &scratch.engine;
+    scratch.write("/etc/aliases", "postmaster:    root,\n    admin\n# end\n");
+    let found = engine.find("mailalias", "postmaster").unwrap();
+    assert_eq!(
+        found.get("recipient"),
+        Some(&Value::List(vec!["root".to_owned(), "admin".to_owned()]))
+    );
+    let words = json!({"recipient": ["a-b+c@d.e", "|/bin/x -f \"y, z\"", "/var/mail/log"]});
+    converges(engine, "mailalias", "robot", words);
+    let line = "robot: a-b+c@d.e,\"|/bin/x -f \\\"y, z\\\"\",\"/var/mail/log\"\n";
+    assert_eq!(
+        scratch.text("/etc/aliases"),
+        format!("postmaster:    root,\n    admin\n# end\n{line}")
+    );
+    let events = converges(engine, "mailalias", "robot", json!({"file": "/etc/robots"}));
+    assert_eq!(events.len(), 2);
+    assert!(
+        scratch
+            .text("/etc/aliases")
+            .ends_with("# end\nrobot: :include: /etc/robots\n")
+    );
+    let all = engine.search("mailalias").unwrap();
+    assert_eq!(all.len(), 2);
+    assert_eq!(all[1].1["file"], Value::from("/etc/robots"));
+}
+
+#[test]
+fn a_hundred_requests_at_once_leave_a_valid_file() {
+    let scratch = Scratch::new();
+    scratch.write("/etc/hosts", HOSTS);
+    thread::scope(|scope| {
+        for number in 0..100 {
+            let engine = &scratch.engine;
+            scope.spawn(move || {
+                let outcome = apply(
+                    engine,
+                    "host",
+                    &format!("h{number}"),
+                    json!({"ip": format!("10.1.0.{number}")}),
+                );
+                assert!(outcome.error.is_none(), "{:?}", outcome.error);
+            });
+        }
+    });
+    let text = scratch.text("/etc/hosts");
+    assert!(text.starts_with(HOSTS));
+    let mut added: Vec<&str> = text[HOSTS.len() + 1..].lines().collect();
+    added.sort_unstable();
+    let mut expected: Vec<String> = (0..100)
+        .map(|number| format!("10.1.0.{number}\th{number}"))
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(added, expected);
+}
+
+const KEY: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIJ2hHq0m7mB2";
+
+#[test]
+fn an_ssh_key_opens_its_users_account() {
+    let (system, engine) = fake();
+    system.file("/etc/passwd", "rip:x:1000:1001::/home/rip:/bin/sh\n");
+    system.dir("/home/rip");
+    let words = || json!({"user": "rip", "type": "ed25519", "key": KEY, "options": ["no-pty", "command=\"a, \\\"b\\\" c\""]});
+    assert_eq!(
+        messages(&converges(
+            &engine,
+            "ssh_authorized_key",
+            "rip@laptop",
+            words()
+        )),
+        ["created"]
+    );
+    let path = "/home/rip/.ssh/authorized_keys";
+    assert_eq!(
+        system.text(path),
+        format!("no-pty,command=\"a, \\\"b\\\" c\" ssh-ed25519 {KEY} rip@laptop\n")
+    );
+    for (path, mode) in [(path, 0o600), ("/home/rip/.ssh", 0o700)] {
+        let found = muster_system::System::metadata(&system, path.as_ref())
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (found.mode, found.uid, found.gid),
+            (mode, 1000, 1001),
+            "{path}"
+        );
+    }
+    let found = engine.find("ssh_authorized_key", "rip@laptop").unwrap();
+    assert_eq!(
+        (found.get("user"), found.get("type")),
+        (Some(&Value::from("rip")), Some(&Value::from("ssh-ed25519")))
+    );
+    converges(
+        &engine,
+        "ssh_authorized_key",
+        "rip@laptop",
+        json!({"user": "rip", "ensure": "absent"}),
+    );
+    assert_eq!(system.text(path), "");
+}
+
+#[test]
+fn an_ssh_key_is_not_written_through_a_users_link() {
+    let scratch = Scratch::new();
+    scratch.write("/etc/passwd", "rip:x:1000:1001::/home/rip:/bin/sh\n");
+    scratch.write("/home/rip/x", "");
+    std::os::unix::fs::symlink("/etc", scratch.path("/home/rip/.ssh")).unwrap();
+    let words = json!({"user": "rip", "type": "rsa", "key": KEY});
+    let outcome = apply(&scratch.engine, "ssh_authorized_key", "k", words);
+    assert!(
+        error(&outcome).contains("is a symbolic link"),
+        "{}",
+        error(&outcome)
+    );
+    let outcome = apply(
+        &scratch.engine,
+        "ssh_authorized_key",
+        "k",
+        json!({"user": "ghost", "type": "rsa", "key": KEY}),
+    );
+    assert!(
+        error(&outcome).contains("user `ghost` does not exist"),
+        "{}",
+        error(&outcome)
+    );
+}
+
+const CRONTAB: &str =
+    "MAILTO=root\n# m h dom mon dow\n0 1 * * * /usr/bin/backup  --all\n@daily\t/usr/bin/daily\n";
+
+#[test]
+fn a_cron_job_is_marked_as_puppet_marks_it() {
+    let scratch = Scratch::new();
+    scratch.write("/var/spool/cron/crontabs/root", CRONTAB);
+    let engine = &scratch.engine;
+    let words = json!({
+        "command": "/bin/log rotate", "minute": [0, "30"], "hour": "*/2", "weekday": "Friday", "month": ["jan", "Feb"],
+        "environment": ["PATH=/bin", "A=b"],
+    });
+    assert_eq!(
+        messages(&converges(engine, "cron", "rotate logs", words)),
+        ["created"]
+    );
+    let added = "# Puppet Name: rotate logs\nPATH=/bin\nA=b\n0,30 */2 * 1,2 5 /bin/log rotate\n";
+    assert_eq!(
+        scratch.text("/var/spool/cron/crontabs/root"),
+        format!("{CRONTAB}{added}")
+    );
+    let events = converges(engine, "cron", "rotate logs", json!({"special": "daily"}));
+    assert_eq!(messages(&events)[0], "defined 'special' as 'daily'");
+    assert!(
+        scratch
+            .text("/var/spool/cron/crontabs/root")
+            .ends_with("A=b\n@daily /bin/log rotate\n")
+    );
+    converges(engine, "cron", "rotate logs", json!({"ensure": "absent"}));
+    assert_eq!(scratch.text("/var/spool/cron/crontabs/root"), CRONTAB);
+}
+
+#[test]
+fn a_job_that_somebody_wrote_by_hand_is_not_written_twice() {
+    let scratch = Scratch::new();
+    scratch.write("/var/spool/cron/crontabs/root", CRONTAB);
+    let words = || json!({"command": "/usr/bin/backup  --all", "minute": 0, "hour": 1});
+    assert!(converges(&scratch.engine, "cron", "backup", words()).is_empty());
+    let found = scratch.engine.search("cron").unwrap();
+    let titles: Vec<&str> = found.iter().map(|(title, _)| title.as_str()).collect();
+    assert_eq!(
+        titles,
+        [
+            "unmanaged:/usr/bin/backup_--all",
+            "unmanaged:/usr/bin/daily"
+        ]
+    );
+}
+
+#[test]
+fn on_the_machine_itself_crontab_installs_the_job() {
+    let (system, engine) = fake();
+    system.on(&["crontab", "-u", "rip", "-"], |system, command| {
+        system.file("/var/spool/cron/crontabs/rip", &command.stdin);
+        output(0, "")
+    });
+    let events = converges(
+        &engine,
+        "cron",
+        "x",
+        json!({"command": "/bin/x", "user": "rip", "minute": 5}),
+    );
+    assert_eq!(messages(&events), ["created"]);
+    assert_eq!(
+        system.text("/var/spool/cron/crontabs/rip"),
+        "# Puppet Name: x\n5 * * * * /bin/x\n"
+    );
+    system.answer(&["crontab"], output(1, "you are not allowed"));
+    let outcome = apply(
+        &engine,
+        "cron",
+        "y",
+        json!({"command": "/bin/x", "minute": 6, "user": "rip"}),
+    );
+    assert!(
+        error(&outcome).contains("`crontab -u rip -` ended with 1: you are not allowed"),
+        "{}",
+        error(&outcome)
+    );
+}
+
+#[test]
+fn a_message_is_said_each_time() {
+    let (_, engine) = fake();
+    for _ in 0..2 {
+        let outcome = apply(&engine, "notify", "hello", json!({"withpath": true}));
+        assert_eq!(messages(&outcome.events), ["defined 'message' as 'hello'"]);
+        assert_eq!(outcome.log, ["Notify[hello]: hello"]);
+    }
+}
+
+const FORMATS: [&dyn Format; 4] = [&HostsFormat, &AliasesFormat, &KeysFormat, &CrontabFormat];
+
+/// Lines that look like the real thing, and some that do not.
+fn lines() -> impl Strategy<Value = Vec<u8>> {
+    let line = prop_oneof![
+        Just(b"# a comment".to_vec()),
+        Just(Vec::new()),
+        Just(b"# Puppet Name: job".to_vec()),
+        Just(b"A=b".to_vec()),
+        Just(b"@daily /bin/x".to_vec()),
+        Just(b"  continued, line".to_vec()),
+        Just(b"\xff\xfe not text".to_vec()),
+        "(10\\.0\\.0\\.[1-9]|::1)[ \t]+h[a-c]([ \t]+[a-c]){0,2}( # x)?"
+            .prop_map(String::into_bytes),
+        "[a-c]+ ?: ?[a-c\",@|/]{1,9}".prop_map(String::into_bytes),
+        "(no-pty )?ssh-rsa AAAA[a-c]{0,3}".prop_map(String::into_bytes),
+        "[0-9*,/]{1,3} [0-9*]{1,2} \\* \\* \\* /bin/[a-c]".prop_map(String::into_bytes),
+        any::<Vec<u8>>(),
+    ];
+    (prop::collection::vec(line, 0..12), any::<bool>()).prop_map(|(lines, ends)| {
+        let mut bytes = lines.join(&b'\n');
+        if ends {
+            bytes.push(b'\n');
+        }
+        bytes
+    })
+}
+
+/// A record that every one of the formats can write.
+fn record() -> Record {
+    let text = |value: &str| Value::from(value);
+    let values = [
+        ("ip", text("10.9.9.9")),
+        ("recipient", Value::List(vec!["r@x".to_owned()])),
+        ("type", text("ssh-rsa")),
+        ("key", text("AAAAnew")),
+        ("command", text("/bin/new")),
+    ];
+    let values = values
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value));
+    Record {
+        name: "newcomer".to_owned(),
+        values: Values::from_iter(values),
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_file_comes_out_as_it_went_in(bytes in lines()) {
+        for format in FORMATS {
+            prop_assert_eq!(Document::parse(format, &bytes).render(), bytes.clone(), "{:?}", format);
+        }
+    }
+
+    #[test]
+    fn adding_and_removing_leaves_every_other_byte(bytes in lines()) {
+        for format in FORMATS {
+            let mut document = Document::parse(format, &bytes);
+            document.put(record()).unwrap();
+            let added = document.render();
+            prop_assert!(added.starts_with(&bytes), "{:?}", format);
+            document.remove("newcomer");
+            let mut ended = bytes.clone();
+            if !bytes.is_empty() && !bytes.ends_with(b"\n") {
+                ended.push(b'\n');
+            }
+            prop_assert_eq!(document.render(), ended, "{:?}", format);
+        }
+    }
+
+    #[test]
+    fn what_was_parsed_is_written_so_that_it_parses_the_same(bytes in lines()) {
+        for format in FORMATS {
+            for record in Document::parse(format, &bytes).records() {
+                let Ok(line) = format.render(record) else { continue };
+                let again = Document::parse(format, line.as_bytes());
+                let found: Vec<&Record> = again.records().collect();
+                prop_assert_eq!(found, [record], "{:?}: {:?}", format, line);
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Services by init scripts, for real in a scratch root, and by systemd, in the words that systemctl is given.
+
+use std::os::unix::fs::PermissionsExt;
+
+use muster_engine::resource::Value;
+use muster_system::fake::FakeSystem;
+use serde_json::json;
+
+use crate::support::{Scratch, apply, check, converges, error, fake, messages, output};
+
+const SCRIPT: &str = r#"#!/bin/sh
+case "$1" in
+  start) echo on > /tmp/daemon ;;
+  stop) rm -f /tmp/daemon ;;
+  status) test -e /tmp/daemon ;;
+  *) exit 2 ;;
+esac
+"#;
+
+fn with_script() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.write("/etc/init.d/httpd", SCRIPT);
+    std::fs::set_permissions(
+        scratch.path("/etc/init.d/httpd"),
+        PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    scratch
+}
+
+#[test]
+fn an_init_script_is_started_and_stopped() {
+    let scratch = with_script();
+    let events = converges(
+        &scratch.engine,
+        "service",
+        "httpd",
+        json!({"ensure": "running"}),
+    );
+    assert_eq!(messages(&events), ["ensure changed 'stopped' to 'running'"]);
+    assert!(scratch.path("/tmp/daemon").exists());
+    let events = converges(
+        &scratch.engine,
+        "service",
+        "httpd",
+        json!({"ensure": "stopped"}),
+    );
+    assert_eq!(messages(&events), ["ensure changed 'running' to 'stopped'"]);
+    assert!(!scratch.path("/tmp/daemon").exists());
+}
+
+#[test]
+fn an_init_script_is_enabled_by_links() {
+    let scratch = with_script();
+    let events = converges(
+        &scratch.engine,
+        "service",
+        "httpd",
+        json!({"ensure": "running", "enable": true}),
+    );
+    assert_eq!(
+        messages(&events),
+        [
+            "ensure changed 'stopped' to 'running'",
+            "enable changed 'false' to 'true'"
+        ]
+    );
+    let link = std::fs::read_link(scratch.path("/etc/rc3.d/S01httpd")).unwrap();
+    assert_eq!(link.to_str(), Some("../init.d/httpd"));
+    assert!(std::fs::read_link(scratch.path("/etc/rc6.d/K01httpd")).is_ok());
+    let events = converges(
+        &scratch.engine,
+        "service",
+        "httpd",
+        json!({"enable": false}),
+    );
+    assert_eq!(messages(&events), ["enable changed 'true' to 'false'"]);
+    assert!(std::fs::read_link(scratch.path("/etc/rc3.d/S01httpd")).is_err());
+    let outcome = apply(
+        &scratch.engine,
+        "service",
+        "httpd",
+        json!({"enable": "mask"}),
+    );
+    assert!(error(&outcome).contains("init scripts cannot be masked"));
+}
+
+#[test]
+fn the_resources_own_commands_take_the_scripts_place() {
+    let scratch = Scratch::new();
+    let words = |ensure: &str| json!({"ensure": ensure, "start": "echo on > /tmp/own", "stop": "rm /tmp/own", "status": "test -e /tmp/own"});
+    converges(&scratch.engine, "service", "own", words("running"));
+    assert!(scratch.path("/tmp/own").exists());
+    converges(&scratch.engine, "service", "own", words("stopped"));
+    assert!(!scratch.path("/tmp/own").exists());
+}
+
+#[test]
+fn an_unknown_service_is_stopped_and_cannot_run() {
+    let scratch = Scratch::new();
+    assert!(
+        converges(
+            &scratch.engine,
+            "service",
+            "ghost",
+            json!({"ensure": "stopped", "enable": false})
+        )
+        .is_empty()
+    );
+    for words in [json!({"ensure": "running"}), json!({"enable": true})] {
+        let outcome = apply(&scratch.engine, "service", "ghost", words);
+        assert_eq!(
+            error(&outcome),
+            "there is no such service: looked for an init script /etc/init.d/ghost (systemd does not run on this machine)"
+        );
+    }
+}
+
+#[test]
+fn a_failing_script_fails_the_resource() {
+    let scratch = with_script();
+    scratch.write("/etc/init.d/httpd", "#!/bin/sh\necho broken >&2; exit 1\n");
+    let outcome = apply(
+        &scratch.engine,
+        "service",
+        "httpd",
+        json!({"ensure": "running"}),
+    );
+    assert_eq!(
+        outcome.events[0].message,
+        "change from 'stopped' to 'running' failed: `/etc/init.d/httpd start` ended with 1: broken"
+    );
+}
+
+/// A systemd with one unit, whose state is what systemctl last did.
+fn with_systemd(system: &FakeSystem, load: &str, active: &str, enabled: &str) {
+    system.dir("/run/systemd/system");
+    for (path, value) in [("/load", load), ("/active", active), ("/enabled", enabled)] {
+        system.file(path, value);
+    }
+    system.on(&["systemctl", "show"], |system, _| {
+        let (load, active, enabled) = (
+            system.text("/load"),
+            system.text("/active"),
+            system.text("/enabled"),
+        );
+        output(
+            0,
+            &format!("LoadState={load}\nActiveState={active}\nUnitFileState={enabled}\n"),
+        )
+    });
+    for (verb, path, value) in [
+        ("start", "/active", "active"),
+        ("stop", "/active", "inactive"),
+        ("enable", "/enabled", "enabled"),
+        ("disable", "/enabled", "disabled"),
+        ("unmask", "/enabled", "disabled"),
+        ("mask", "/enabled", "masked"),
+    ] {
+        system.on(&["systemctl", verb], move |system, _| {
+            system.file(path, value);
+            output(0, "")
+        });
+    }
+}
+
+#[test]
+fn systemctl_is_told_what_to_do() {
+    for (active, enabled, words, calls) in [
+        (
+            "inactive",
+            "disabled",
+            json!({"ensure": "running"}),
+            vec!["systemctl start -- nginx.service"],
+        ),
+        (
+            "failed",
+            "disabled",
+            json!({"ensure": "running"}),
+            vec!["systemctl start -- nginx.service"],
+        ),
+        (
+            "active",
+            "enabled",
+            json!({"ensure": "stopped"}),
+            vec!["systemctl stop -- nginx.service"],
+        ),
+        (
+            "active",
+            "masked",
+            json!({"ensure": "running", "enable": true}),
+            vec![
+                "systemctl unmask -- nginx.service",
+                "systemctl enable -- nginx.service",
+            ],
+        ),
+        (
+            "active",
+            "enabled",
+            json!({"enable": "mask"}),
+            vec!["systemctl mask -- nginx.service"],
+        ),
+        (
+            "reloading",
+            "enabled",
+            json!({"ensure": "running", "enable": "true"}),
+            vec![],
+        ),
+        ("active", "static", json!({"enable": true}), vec![]),
+    ] {
+        let (system, engine) = fake();
+        with_systemd(&system, "loaded", active, enabled);
+        converges(&engine, "service", "nginx", words.clone());
+        let lines = system.lines();
+        let changes: Vec<&String> = lines
+            .iter()
+            .filter(|line| !line.starts_with("systemctl show"))
+            .collect();
+        assert_eq!(changes, calls, "{words}");
+    }
+}
+
+#[test]
+fn an_unknown_unit_says_what_was_looked_for() {
+    let (system, engine) = fake();
+    with_systemd(&system, "not-found", "inactive", "");
+    let outcome = apply(&engine, "service", "ngnix", json!({"ensure": "running"}));
+    assert_eq!(
+        error(&outcome),
+        "there is no such service: looked for a systemd unit ngnix.service"
+    );
+    assert!(
+        check(&engine, "service", "--all", json!({}))
+            .unwrap_err()
+            .is_invalid()
+    );
+    assert!(
+        check(&engine, "service", "../x", json!({}))
+            .unwrap_err()
+            .is_invalid()
+    );
+}
+
+#[test]
+fn search_and_find_tell_both_properties() {
+    let scratch = with_script();
+    let all = scratch.engine.search("service").unwrap();
+    assert_eq!(all.len(), 1);
+    let found = scratch.engine.find("service", "httpd").unwrap();
+    assert_eq!(
+        (found.get("ensure"), found.get("enable")),
+        (Some(&Value::from("stopped")), Some(&Value::from("false")))
+    );
+}

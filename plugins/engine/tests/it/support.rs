@@ -1,0 +1,143 @@
+//! A machine, an engine on it, and the promises that every resource has to keep.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use muster_engine::engine::Outcome;
+use muster_engine::event::{Event, EventStatus};
+use muster_engine::resource::{Resource, Value};
+use muster_engine::{Engine, EngineError};
+use muster_system::System;
+use muster_system::command::{Cancel, Output};
+use muster_system::fake::FakeSystem;
+use muster_system::real::RealSystem;
+use serde_json::{Map, Value as Json};
+
+/// A scratch directory as a machine.
+pub(crate) struct Scratch {
+    directory: tempfile::TempDir,
+    pub(crate) engine: Engine,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["etc", "tmp", "var"] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        let system: Arc<dyn System> = Arc::new(RealSystem::new(directory.path().to_owned()));
+        Self {
+            directory,
+            engine: Engine::new(system),
+        }
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.directory.path().join(path.trim_start_matches('/'))
+    }
+
+    pub(crate) fn write(&self, path: &str, content: &str) {
+        let path = self.path(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn text(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path(path)).unwrap()
+    }
+}
+
+/// A machine in memory, and an engine on it.
+pub(crate) fn fake() -> (FakeSystem, Engine) {
+    let system = FakeSystem::new();
+    let engine = Engine::new(Arc::new(system.clone()));
+    (system, engine)
+}
+
+/// What a scripted program leaves.
+pub(crate) fn output(code: i32, text: &str) -> Output {
+    Output {
+        code,
+        combined: text.into(),
+        stdout: text.into(),
+        truncated: false,
+    }
+}
+
+/// `words` is a JSON object.
+pub(crate) fn check(
+    engine: &Engine,
+    kind: &str,
+    title: &str,
+    words: Json,
+) -> Result<Resource, EngineError> {
+    let Json::Object(words) = words else {
+        panic!("not an object")
+    };
+    engine.check(kind, title, &words)
+}
+
+/// Checks and applies, for good.
+pub(crate) fn apply(engine: &Engine, kind: &str, title: &str, words: Json) -> Outcome {
+    let resource = check(engine, kind, title, words).unwrap();
+    engine.apply(&resource, Cancel::default(), false)
+}
+
+/// Applies and asserts what every type promises: noop changes nothing and tells the same changes as the apply that
+/// follows; after it there is nothing left to plan, and a second apply has no events. Returns the first apply's events.
+pub(crate) fn converges(engine: &Engine, kind: &str, title: &str, words: Json) -> Vec<Event> {
+    let resource = check(engine, kind, title, words).unwrap();
+    let noop = engine.apply(&resource, Cancel::default(), true);
+    assert!(noop.error.is_none(), "{:?}", noop.error);
+    assert!(
+        noop.events
+            .iter()
+            .all(|event| event.status == EventStatus::Noop)
+    );
+    let first = engine.apply(&resource, Cancel::default(), false);
+    assert!(first.error.is_none(), "{:?}", first.error);
+    assert_eq!(
+        bare(&noop.events),
+        bare(&first.events),
+        "noop told something else than was done"
+    );
+    let plan = engine.plan(&resource, Cancel::default()).unwrap();
+    assert!(plan.is_empty(), "still to do: {:?}", plan.changes);
+    let second = engine.apply(&resource, Cancel::default(), false);
+    assert!(
+        second.error.is_none() && second.events.is_empty(),
+        "{second:?}"
+    );
+    first.events
+}
+
+/// Events without what noop says differently.
+fn bare(events: &[Event]) -> Vec<(String, String, Option<Value>, Value)> {
+    let bare = |event: &Event| {
+        (
+            event.resource.clone(),
+            event.property.clone(),
+            event.previous_value.clone(),
+            event.desired_value.clone(),
+        )
+    };
+    events.iter().map(bare).collect()
+}
+
+/// The messages of events.
+pub(crate) fn messages(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| event.message.as_str()).collect()
+}
+
+/// The text of the error with all its causes.
+pub(crate) fn error(outcome: &Outcome) -> String {
+    outcome
+        .error
+        .as_ref()
+        .map_or_else(String::new, EngineError::reason)
+}
+
+/// No words at all.
+pub(crate) fn nothing() -> Json {
+    Json::Object(Map::new())
+}
