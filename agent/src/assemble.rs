@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use muster_api::system::real::RealSystem;
 use muster_api::system::System;
+use muster_api::system::real::RealSystem;
 use muster_api::{Agent, AgentError};
 use muster_bus::{BusError, Options, Secret, Server};
 use muster_host::{Limits, Registry, RegistryError};
@@ -129,8 +129,10 @@ pub struct Assembled {
 pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, AssembleError> {
     let clock = Clock::system();
     let state = &config.paths.state;
-    std::fs::create_dir_all(state)
-        .map_err(|source| AssembleError::Directory { path: state.clone(), source })?;
+    std::fs::create_dir_all(state).map_err(|source| AssembleError::Directory {
+        path: state.clone(),
+        source,
+    })?;
     let signer = signer(config)?;
     let options = options(config, &signer)?;
     let host: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
@@ -148,7 +150,10 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         registry: Arc::new(registry(config)?),
         data_sources: muster_rpcutil::data_sources(),
         seen: Seen::open(&state.join("seen"), clock.now())?,
-        audit: Arc::new(AuditLog::open(&config.paths.audit, config.audit.fail_closed)?),
+        audit: Arc::new(AuditLog::open(
+            &config.paths.audit,
+            config.audit.fail_closed,
+        )?),
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
         config: Some(config.clone()),
         config_file: config_file.to_owned(),
@@ -158,12 +163,19 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         clock,
     });
     reload_facts(&core, &*host);
-    Ok(Assembled { core: Arc::new(core), options, host })
+    Ok(Assembled {
+        core: Arc::new(core),
+        options,
+        host,
+    })
 }
 
 /// Collects facts and reads classes anew; what cannot be had keeps its last good value, and is told. Blocks.
 pub fn reload_facts(core: &Core, host: &dyn System) {
-    for problem in core.facts.reload(Machines { node: &*core.system, host }) {
+    for problem in core.facts.reload(Machines {
+        node: &*core.system,
+        host,
+    }) {
         tracing::warn!(%problem, "facts are incomplete");
     }
     if let Err(error) = core.classes.reload() {
@@ -188,10 +200,15 @@ pub fn kept_trust(config: &Config) -> PathBuf {
 fn signer(config: &Config) -> Result<Signer, AssembleError> {
     let path = &config.broker.credentials;
     check_secret_file(path)?;
-    let creds = Creds::parse(&read("credentials", path)?)
-        .map_err(|source| AssembleError::Creds { path: path.clone(), source })?;
-    let signer = Signer::new(creds)
-        .map_err(|source| AssembleError::Name { path: path.clone(), source })?;
+    let creds =
+        Creds::parse(&read("credentials", path)?).map_err(|source| AssembleError::Creds {
+            path: path.clone(),
+            source,
+        })?;
+    let signer = Signer::new(creds).map_err(|source| AssembleError::Name {
+        path: path.clone(),
+        source,
+    })?;
     if *signer.identity() != config.identity {
         return Err(AssembleError::Identity {
             configured: config.identity.clone(),
@@ -205,9 +222,13 @@ fn signer(config: &Config) -> Result<Signer, AssembleError> {
 /// The account token that was configured, or the one that was announced later, whichever is newer.
 fn trust(config: &Config) -> Result<Trust, AssembleError> {
     let path = &config.trust.account;
-    let wrong = |source| AssembleError::Trust { path: path.clone(), source };
+    let wrong = |source| AssembleError::Trust {
+        path: path.clone(),
+        source,
+    };
     let operator = PublicKey::parse(&config.trust.operator).map_err(|error| wrong(error.into()))?;
-    let configured = Trust::new(operator, read("the account's token", path)?.trim()).map_err(wrong)?;
+    let configured =
+        Trust::new(operator, read("the account's token", path)?.trim()).map_err(wrong)?;
     let Ok(kept) = std::fs::read_to_string(kept_trust(config)) else {
         return Ok(configured);
     };
@@ -216,7 +237,12 @@ fn trust(config: &Config) -> Result<Trust, AssembleError> {
 
 fn options(config: &Config, signer: &Signer) -> Result<Options, AssembleError> {
     let parse = |url: &String| Server::parse(url, config.broker.plaintext_on_loopback);
-    let servers = config.broker.urls.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let servers = config
+        .broker
+        .urls
+        .iter()
+        .map(parse)
+        .collect::<Result<Vec<_>, _>>()?;
     let mut options = Options::daemon(signer.identity().as_str(), servers);
     options.authority.clone_from(&config.broker.ca);
     options.secret = Some(secret(signer));
@@ -252,12 +278,22 @@ fn registry(config: &Config) -> Result<Registry, AssembleError> {
 
 fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {
     let table = config.plugins.get("puppetral").cloned().unwrap_or_default();
-    let options = serde_json::from_value(serde_json::Value::Object(table))
-        .map_err(|source| AssembleError::Plugin { plugin: "puppetral", source })?;
-    Ok(vec![muster_rpcutil::agent()?, muster_puppetral::agent(options)?])
+    let options = serde_json::from_value(serde_json::Value::Object(table)).map_err(|source| {
+        AssembleError::Plugin {
+            plugin: "puppetral",
+            source,
+        }
+    })?;
+    Ok(vec![
+        muster_rpcutil::agent()?,
+        muster_puppetral::agent(options)?,
+    ])
 }
 
 fn read(what: &'static str, path: &Path) -> Result<String, AssembleError> {
-    std::fs::read_to_string(path)
-        .map_err(|source| AssembleError::Read { what, path: path.to_owned(), source })
+    std::fs::read_to_string(path).map_err(|source| AssembleError::Read {
+        what,
+        path: path.to_owned(),
+        source,
+    })
 }

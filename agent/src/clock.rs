@@ -14,7 +14,9 @@ impl Clock {
     /// The machine's clock.
     pub fn system() -> Self {
         Self::new(|| {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let since = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
             Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
         })
     }

@@ -183,18 +183,21 @@ impl Core {
             collectives: &self.collective_names,
         })
     }
-
 }
 
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("identity", self.identity()).finish_non_exhaustive()
+        f.debug_struct("Core")
+            .field("identity", self.identity())
+            .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts").field("identity", self.signer.identity()).finish_non_exhaustive()
+        f.debug_struct("Parts")
+            .field("identity", self.signer.identity())
+            .finish_non_exhaustive()
     }
 }
 

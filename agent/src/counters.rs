@@ -23,7 +23,10 @@ impl Counter {
 
 /// The counters of one daemon; see [`Stats`] for their meaning.
 #[derive(Debug, Default)]
-#[expect(missing_docs, reason = "each is documented where it is shown, in Stats")]
+#[expect(
+    missing_docs,
+    reason = "each is documented where it is shown, in Stats"
+)]
 pub struct Counters {
     pub total: Counter,
     pub validated: Counter,

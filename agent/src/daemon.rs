@@ -38,7 +38,14 @@ impl Daemon {
         let mut requests = bus.subscribe_all(&subjects).await?;
         let announcements = requests.split_off(of_requests);
         let (trust_changed, changes) = mpsc::channel(4);
-        Ok(Self { core, bus, requests, announcements, trust_changed, changes: Some(changes) })
+        Ok(Self {
+            core,
+            bus,
+            requests,
+            announcements,
+            trust_changed,
+            changes: Some(changes),
+        })
     }
 
     /// The account tokens that this daemon takes over while it runs. There is one receiver.
@@ -49,7 +56,14 @@ impl Daemon {
     /// Works until `stop` is cancelled; then takes no more, lets running actions answer for `patience` at most, and closes the
     /// connection.
     pub async fn run(self, stop: CancellationToken, patience: Duration) {
-        let Self { core, bus, requests, announcements, trust_changed, .. } = self;
+        let Self {
+            core,
+            bus,
+            requests,
+            announcements,
+            trust_changed,
+            ..
+        } = self;
         let work = TaskTracker::new();
         let cancel_actions = CancellationToken::new();
         let receivers = TaskTracker::new();
@@ -70,7 +84,10 @@ impl Daemon {
         receivers.wait().await;
         work.close();
         if tokio::time::timeout(patience, work.wait()).await.is_err() {
-            tracing::warn!(running = work.len(), "cancelling actions that are still running");
+            tracing::warn!(
+                running = work.len(),
+                "cancelling actions that are still running"
+            );
             cancel_actions.cancel();
             // A cancelled action still sends its answer; only one that ignores its end is left behind.
             let _ = tokio::time::timeout(Duration::from_secs(2), work.wait()).await;
@@ -152,7 +169,9 @@ async fn listen_for_trust(
             () = stop.cancelled() => return,
         };
         let Some(message) = message else { return };
-        let Ok(token) = std::str::from_utf8(message.payload()) else { continue };
+        let Ok(token) = std::str::from_utf8(message.payload()) else {
+            continue;
+        };
         match core.update_trust(token) {
             Ok(()) => {
                 tracing::info!("took over the account's changed token");

@@ -19,13 +19,16 @@ use tokio_util::sync::CancellationToken;
 
 /// The daemon of a Muster node: answers signed requests.
 #[derive(Debug, Parser)]
-#[command(version, after_help = "\
+#[command(
+    version,
+    after_help = "\
 Examples:
   rpcd                                   run with /etc/muster/rpcd.toml
   rpcd --config ./rpcd.toml --check      show the merged configuration and where each value comes from
 
 Signals: HUP reloads policies, facts and classes and reopens the audit log; TERM and INT let running actions answer, then stop.
-Exit codes: 0 stopped by a signal, 1 could not start, 2 wrong arguments.")]
+Exit codes: 0 stopped by a signal, 1 could not start, 2 wrong arguments."
+)]
 struct Arguments {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
@@ -45,7 +48,10 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the one place where the daemon speaks before or without its log")]
+#[expect(
+    clippy::print_stderr,
+    reason = "the one place where the daemon speaks before or without its log"
+)]
 fn report(line: &str) {
     eprintln!("{line}");
 }
@@ -80,7 +86,9 @@ fn start_log(config: &Config) {
     let level = format!("{},async_nats=error", config.log.level);
     let filter = tracing_subscriber::EnvFilter::try_new(level)
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,async_nats=error"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     match config.log.format {
         LogFormat::Text => log.with_ansi(false).init(),
         LogFormat::Json => log.json().init(),
@@ -88,16 +96,34 @@ fn start_log(config: &Config) {
 }
 
 async fn serve(config: &Config, path: &Path) -> anyhow::Result<()> {
-    let Assembled { core, options, host } = assemble::assemble(config, path)?;
-    let bus = options.connect().await.context("cannot set up the connection to the broker")?;
+    let Assembled {
+        core,
+        options,
+        host,
+    } = assemble::assemble(config, path)?;
+    let bus = options
+        .connect()
+        .await
+        .context("cannot set up the connection to the broker")?;
     wait_for_broker(&bus).await;
-    let mut daemon = Daemon::start(Arc::clone(&core), bus).await.context("cannot subscribe")?;
+    let mut daemon = Daemon::start(Arc::clone(&core), bus)
+        .await
+        .context("cannot subscribe")?;
     let stop = CancellationToken::new();
     let keeper = daemon
         .trust_changes()
         .map(|changes| tokio::spawn(keep_trust(changes, assemble::kept_trust(config))));
-    let refresh = tokio::spawn(refresh(Arc::clone(&core), Arc::clone(&host), config.clone()));
-    let signals = tokio::spawn(signals(Arc::clone(&core), host, config.clone(), stop.clone()));
+    let refresh = tokio::spawn(refresh(
+        Arc::clone(&core),
+        Arc::clone(&host),
+        config.clone(),
+    ));
+    let signals = tokio::spawn(signals(
+        Arc::clone(&core),
+        host,
+        config.clone(),
+        stop.clone(),
+    ));
     tracing::info!(identity = %core.identity(), "ready");
     notify(&[NotifyState::Ready]);
     daemon.run(stop, config.drain.patience).await;
@@ -133,7 +159,8 @@ async fn flush_audit(core: Arc<Core>) {
 
 /// Collects facts and reads classes at the configured interval.
 async fn refresh(core: Arc<Core>, host: Arc<dyn System>, config: Config) {
-    let mut interval = tokio::time::interval(config.facts.refresh.max(std::time::Duration::from_secs(1)));
+    let mut interval =
+        tokio::time::interval(config.facts.refresh.max(std::time::Duration::from_secs(1)));
     interval.tick().await;
     loop {
         interval.tick().await;
@@ -149,9 +176,11 @@ async fn reload(core: Arc<Core>, host: Arc<dyn System>) {
 }
 
 async fn signals(core: Arc<Core>, host: Arc<dyn System>, config: Config, stop: CancellationToken) {
-    let (Ok(mut hangup), Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::hangup()), signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
+    let (Ok(mut hangup), Ok(mut terminate), Ok(mut interrupt)) = (
+        signal(SignalKind::hangup()),
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
         tracing::error!("signals cannot be received");
         return;
     };

@@ -54,7 +54,10 @@ impl Seen {
 
     /// Takes up the journal at this path. A torn or damaged record is left out.
     pub fn open(path: &Path, now: Millis) -> Result<Self, SeenError> {
-        let failed = |source| SeenError { path: path.to_owned(), source };
+        let failed = |source| SeenError {
+            path: path.to_owned(),
+            source,
+        };
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -70,7 +73,9 @@ impl Seen {
     }
 
     fn with(cache: SeenCache, journal: Option<Journal>) -> Self {
-        Self { inner: Mutex::new(Inner { cache, journal }) }
+        Self {
+            inner: Mutex::new(Inner { cache, journal }),
+        }
     }
 
     /// Notes a request. It counts as seen even if the journal could not be written, which is told by the error.
@@ -85,8 +90,15 @@ impl Seen {
         let Inner { cache, journal } = &mut *inner;
         let insertion = cache.insert(caller, request, expires, now);
         if let (Insertion::Fresh, Some(journal)) = (insertion, journal) {
-            let record = Record { caller: *caller, request, expires };
-            journal.append(&record, cache).map_err(|source| SeenError { path: journal.path.clone(), source })?;
+            let record = Record {
+                caller: *caller,
+                request,
+                expires,
+            };
+            journal.append(&record, cache).map_err(|source| SeenError {
+                path: journal.path.clone(),
+                source,
+            })?;
         }
         Ok(insertion)
     }
@@ -95,10 +107,15 @@ impl Seen {
     pub fn sync(&self) -> Result<(), SeenError> {
         let journal = {
             let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            inner.journal.as_ref().map(|journal| (Arc::clone(&journal.file), journal.path.clone()))
+            inner
+                .journal
+                .as_ref()
+                .map(|journal| (Arc::clone(&journal.file), journal.path.clone()))
         };
         match journal {
-            Some((file, path)) => file.sync_data().map_err(|source| SeenError { path, source }),
+            Some((file, path)) => file
+                .sync_data()
+                .map_err(|source| SeenError { path, source }),
             None => Ok(()),
         }
     }
@@ -109,7 +126,12 @@ impl Journal {
     fn write(path: &Path, cache: &SeenCache) -> io::Result<Self> {
         let fresh = path.with_extension("new");
         let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        let mut file = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&fresh)?;
         let bytes: Vec<u8> = cache.records().flat_map(|record| record.encode()).collect();
         file.write_all(&bytes)?;
         file.sync_data()?;
@@ -117,7 +139,11 @@ impl Journal {
         if let Some(directory) = path.parent() {
             File::open(directory)?.sync_all()?;
         }
-        Ok(Self { path: path.to_owned(), file: Arc::new(file), records: cache.len() })
+        Ok(Self {
+            path: path.to_owned(),
+            file: Arc::new(file),
+            records: cache.len(),
+        })
     }
 
     fn append(&mut self, record: &Record, cache: &SeenCache) -> io::Result<()> {
@@ -141,15 +167,30 @@ mod tests {
         let path = scratch.path().join("seen");
         let (old, young) = (Uuid::now_v7(), Uuid::now_v7());
         let seen = Seen::open(&path, 0).unwrap();
-        assert_eq!(seen.insert(&[1; 32], old, 100, 0).unwrap(), Insertion::Fresh);
-        assert_eq!(seen.insert(&[1; 32], young, 900, 0).unwrap(), Insertion::Fresh);
+        assert_eq!(
+            seen.insert(&[1; 32], old, 100, 0).unwrap(),
+            Insertion::Fresh
+        );
+        assert_eq!(
+            seen.insert(&[1; 32], young, 900, 0).unwrap(),
+            Insertion::Fresh
+        );
         seen.sync().unwrap();
         drop(seen);
 
         let seen = Seen::open(&path, 500).unwrap();
-        assert_eq!(seen.insert(&[1; 32], young, 900, 500).unwrap(), Insertion::Seen);
-        assert_eq!(seen.insert(&[2; 32], young, 900, 500).unwrap(), Insertion::Fresh);
-        assert_eq!(seen.insert(&[1; 32], old, 900, 500).unwrap(), Insertion::Fresh);
+        assert_eq!(
+            seen.insert(&[1; 32], young, 900, 500).unwrap(),
+            Insertion::Seen
+        );
+        assert_eq!(
+            seen.insert(&[2; 32], young, 900, 500).unwrap(),
+            Insertion::Fresh
+        );
+        assert_eq!(
+            seen.insert(&[1; 32], old, 900, 500).unwrap(),
+            Insertion::Fresh
+        );
     }
 
     #[test]
@@ -157,11 +198,17 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("seen");
         let request = Uuid::now_v7();
-        Seen::open(&path, 0).unwrap().insert(&[1; 32], request, 900, 0).unwrap();
+        Seen::open(&path, 0)
+            .unwrap()
+            .insert(&[1; 32], request, 900, 0)
+            .unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         bytes.extend_from_slice(&[7; 20]);
         std::fs::write(&path, bytes).unwrap();
         let seen = Seen::open(&path, 1).unwrap();
-        assert_eq!(seen.insert(&[1; 32], request, 900, 1).unwrap(), Insertion::Seen);
+        assert_eq!(
+            seen.insert(&[1; 32], request, 900, 1).unwrap(),
+            Insertion::Seen
+        );
     }
 }

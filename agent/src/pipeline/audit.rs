@@ -48,7 +48,11 @@ pub(super) fn refused(core: &Core, refused: &Refused) {
         Some(Reason::Denied { rule }) => Some(rule.clone()),
         _ => None,
     };
-    let verdict = if rule.is_some() { Verdict::Denied } else { Verdict::Refused };
+    let verdict = if rule.is_some() {
+        Verdict::Denied
+    } else {
+        Verdict::Refused
+    };
     let refusal = Record {
         rule,
         status: Some(refused.status),

@@ -12,13 +12,23 @@ pub(super) fn decide(core: &Core, accepted: Accepted) -> Result<Accepted, Stop> 
     let decision =
         core.view(|node| policy.decide(&request.caller, &request.agent, &request.action, node));
     if decision.allowed {
-        return Ok(Accepted { rule: decision.rule, ..accepted });
+        return Ok(Accepted {
+            rule: decision.rule,
+            ..accepted
+        });
     }
     core.counters.denied.count();
     let message = format!(
         "{} may not ask for {} {} here: {}",
         request.caller, request.agent, request.action, decision.rule
     );
-    let reason = Some(Reason::Denied { rule: decision.rule });
-    Err(Stop::refused(accepted.asked, Status::Other, message, reason))
+    let reason = Some(Reason::Denied {
+        rule: decision.rule,
+    });
+    Err(Stop::refused(
+        accepted.asked,
+        Status::Other,
+        message,
+        reason,
+    ))
 }

@@ -9,11 +9,15 @@ use crate::core::Core;
 pub(super) fn address(core: &Core, incoming: &Incoming) -> Result<Address, Stop> {
     let found = Address::parse(&incoming.subject).filter(|address| {
         core.collectives.contains(&address.collective)
-            && address.node.as_ref().is_none_or(|node| node == core.identity())
+            && address
+                .node
+                .as_ref()
+                .is_none_or(|node| node == core.identity())
     });
     found.ok_or_else(|| {
         core.counters.unvalidated.count();
-        core.audit.refuse("foreign_subject", Some(&incoming.subject));
+        core.audit
+            .refuse("foreign_subject", Some(&incoming.subject));
         Stop::Silent
     })
 }

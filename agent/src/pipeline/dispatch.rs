@@ -43,7 +43,12 @@ pub(super) async fn run(
         system: Arc::clone(&core.system),
         node,
     };
-    core.registry.dispatch(Call { context, input: accepted.input.clone() }).await
+    core.registry
+        .dispatch(Call {
+            context,
+            input: accepted.input.clone(),
+        })
+        .await
 }
 
 async fn remember(core: &Arc<Core>, noted: bool) -> Result<(), String> {

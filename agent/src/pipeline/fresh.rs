@@ -12,9 +12,15 @@ pub(super) fn judge(core: &Core, mut asked: Asked) -> Result<Asked, Stop> {
     let (request, now) = (&asked.request, core.clock.now());
     let stale = fresh::judge(request.issued_at, request.ttl, now, core.skew).err();
     // A stale request is remembered from now on, so that repeating it does not repeat the answer.
-    let since = if stale.is_some() { now } else { request.issued_at };
+    let since = if stale.is_some() {
+        now
+    } else {
+        request.issued_at
+    };
     let until = fresh::remember_until(since, request.ttl, core.skew);
-    let noted = core.seen.insert(asked.caller.key.as_bytes(), request.id, until, now);
+    let noted = core
+        .seen
+        .insert(asked.caller.key.as_bytes(), request.id, until, now);
     match noted {
         Ok(Insertion::Seen) => {
             core.counters.replayed.count();
@@ -37,7 +43,9 @@ pub(super) fn judge(core: &Core, mut asked: Asked) -> Result<Asked, Stop> {
 
 fn refuse(core: &Core, asked: Asked, stale: &Stale) -> Stop {
     core.counters.ttlexpired.count();
-    let reason = Some(Reason::Expired { age_ms: stale.age_ms });
+    let reason = Some(Reason::Expired {
+        age_ms: stale.age_ms,
+    });
     let message = format!("{stale}; compare the clocks of caller and node");
     Stop::refused(asked, Status::Other, message, reason)
 }

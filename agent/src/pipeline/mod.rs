@@ -103,7 +103,12 @@ pub(crate) struct Refused {
 
 impl Stop {
     fn refused(asked: Asked, status: Status, message: String, reason: Option<Reason>) -> Self {
-        Self::Refused(Box::new(Refused { asked, status, message, reason }))
+        Self::Refused(Box::new(Refused {
+            asked,
+            status,
+            message,
+            reason,
+        }))
     }
 }
 

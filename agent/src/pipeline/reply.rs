@@ -53,20 +53,25 @@ fn sealed(core: &Core, reply: Reply) -> Option<Bytes> {
         Err(error) => error,
     };
     let reason = match &error {
-        SealError::Oversized { bytes, .. } => {
-            Reason::Oversized { bytes: u64::try_from(*bytes).unwrap_or(u64::MAX) }
-        }
+        SealError::Oversized { bytes, .. } => Reason::Oversized {
+            bytes: u64::try_from(*bytes).unwrap_or(u64::MAX),
+        },
         SealError::Json(_) => Reason::Broken,
     };
     tracing::error!(%error, request = %reply.request, "an answer could not be sent");
     let short = Reply {
         statuscode: Status::Other,
-        statusmsg: format!("the answer was dropped: {error} (a reply has {} bytes)", limits::REPLY_BYTES),
+        statusmsg: format!(
+            "the answer was dropped: {error} (a reply has {} bytes)",
+            limits::REPLY_BYTES
+        ),
         reason: Some(reason),
         data: Map::new(),
         ..reply
     };
-    seal(Kind::Reply, &short, &core.signer).ok().map(Bytes::from)
+    seal(Kind::Reply, &short, &core.signer)
+        .ok()
+        .map(Bytes::from)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -21,8 +21,11 @@ pub(super) fn inputs(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
     let input = match schema.validate_input(&asked.request.data) {
         Ok(input) => input,
         Err(error) => {
-            let status =
-                if error.is_missing() { Status::MissingData } else { Status::InvalidData };
+            let status = if error.is_missing() {
+                Status::MissingData
+            } else {
+                Status::InvalidData
+            };
             return Err(Stop::refused(asked, status, error.to_string(), None));
         }
     };

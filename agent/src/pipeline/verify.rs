@@ -9,7 +9,13 @@ use crate::core::Core;
 /// Verifies the message, and takes its reply subject only if it is below the caller's own inbox: a reply subject is not signed.
 pub(super) fn open(core: &Core, incoming: &Incoming, address: &Address) -> Result<Asked, Stop> {
     let trust = core.trust.get();
-    let opened = open_request(&incoming.payload, address, &trust, &core.tokens, core.clock.now());
+    let opened = open_request(
+        &incoming.payload,
+        address,
+        &trust,
+        &core.tokens,
+        core.clock.now(),
+    );
     let opened = opened.map_err(|refusal| {
         core.counters.unvalidated.count();
         tracing::warn!(subject = %incoming.subject, why = %chain(&refusal), "refused a message");
@@ -18,7 +24,10 @@ pub(super) fn open(core: &Core, incoming: &Incoming, address: &Address) -> Resul
     })?;
     core.counters.validated.count();
     let inbox = format!("{}.", inbox_prefix(&opened.caller.key.to_string()));
-    let reply_to = incoming.reply_to.as_ref().filter(|subject| subject.starts_with(&inbox));
+    let reply_to = incoming
+        .reply_to
+        .as_ref()
+        .filter(|subject| subject.starts_with(&inbox));
     let wanted = opened.request.reply;
     Ok(Asked {
         reply_to: reply_to.filter(|_| wanted).cloned(),
