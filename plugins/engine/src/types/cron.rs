@@ -322,14 +322,14 @@ fn time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String> {
             .ok()
             .filter(|number| (low..=high).contains(number))
     };
-    let named = || {
+    let by_word = || {
         let word = word.to_lowercase();
         let at = names
             .iter()
             .position(|name| *name == word || (word.len() == 3 && name.starts_with(&word)))?;
         u32::try_from(at).ok().map(|at| at + low)
     };
-    if let Some(number) = number(word).or_else(named) {
+    if let Some(number) = number(word).or_else(by_word) {
         return Some(number.to_string());
     }
     let (range, step) = word

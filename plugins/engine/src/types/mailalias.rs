@@ -154,7 +154,7 @@ fn parse(line: &str) -> Option<Record> {
         .map(str::trim)
         .filter(|path| !path.contains(','));
     let (key, value) = match include {
-        Some(path) if path.is_empty() => return None,
+        Some("") => return None,
         Some(path) => ("file", Value::from(path)),
         None => (
             "recipient",

@@ -93,18 +93,15 @@ impl ResourceType for Package {
 
     fn plan(&self, resource: &Resource, state: &State) -> Plan {
         let mut changes = Vec::new();
-        if let Some((desired, found)) = resource.get("ensure").zip(state.get("ensure")) {
-            if !is_ensured(desired, found, state) {
-                let attribute = SCHEMA.attribute("ensure");
-                changes.extend(
-                    attribute.map(|attribute| ensure(Change::of(attribute, Some(found), desired))),
-                );
-            }
+        let differs = |(desired, found): &(&Value, &Value)| !is_ensured(desired, found, state);
+        let values = resource.get("ensure").zip(state.get("ensure"));
+        if let Some((desired, found)) = values.filter(differs) {
+            let change = |attribute| ensure(Change::of(attribute, Some(found), desired));
+            changes.extend(SCHEMA.attribute("ensure").map(change));
         }
         let installed = state.get("ensure").is_some_and(|found| !is_gone(found));
         if changes.is_empty() && installed {
-            let marks = resource.clone();
-            changes = crate::plan::compare(&SCHEMA, &without_ensure(marks), state);
+            changes = crate::plan::compare(&SCHEMA, &without_ensure(resource.clone()), state);
         }
         Plan {
             resource: resource.clone(),

@@ -1,5 +1,12 @@
 //! The engine through its own door, on scratch directories (real files, real programs) and on a machine in memory.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy excuses test functions only, and the helpers beside them are tests too"
+)]
+
 mod support;
 
 mod exec;

@@ -358,7 +358,7 @@ fn record() -> Record {
         .map(|(name, value)| (name.to_owned(), value));
     Record {
         name: "newcomer".to_owned(),
-        values: Values::from_iter(values),
+        values: values.collect::<Values>(),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::resource::Resource;
 const DATABASE: &str = "/var/lib/dpkg/status";
 const FORMAT: &str = "${Status} ${Package} ${Version}\\n";
 /// Longest run of one apt call: a big upgrade over a slow line.
-const LIMIT: Duration = Duration::from_secs(3600);
+const LIMIT: Duration = Duration::from_hours(1);
 /// Enough for the list of every package of a big machine, in bytes.
 const OUTPUT: usize = 16 * 1024 * 1024;
 
@@ -189,12 +189,11 @@ fn parse_line(line: &str) -> Option<Package> {
         fields.next()?,
     );
     let status = match status {
-        "config-files" => Status::Removed,
         "not-installed" => Status::Purged,
-        // Unpacked, half configured: neither here nor there, but an install finishes the work.
         "installed" | "triggers-awaited" | "triggers-pending" => {
             Status::Installed(fields.next()?.to_owned())
         }
+        // Only configuration is left; or unpacked, half configured: neither here nor there, and an install finishes it.
         _ => Status::Removed,
     };
     Some(Package {

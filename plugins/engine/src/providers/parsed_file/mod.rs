@@ -95,13 +95,14 @@ impl ParsedFile {
     /// Makes the record what the resource says: its desired properties over those that the file has.
     pub fn apply(&self, cx: &Cx<'_>, schema: &Schema, plan: &Plan) -> Result<(), EngineError> {
         let resource = &plan.resource;
-        let name = self.record_name(plan);
+        let name = record_name(plan);
         let _lock = self
             .lock(cx.system)
             .map_err(self.failing("locking", resource))?;
         let mut document = self
             .load(cx.system)
             .map_err(self.failing("reading", resource))?;
+        let before = document.render();
         if resource.text("ensure") == Some("absent") {
             document.remove(&name);
         } else {
@@ -112,20 +113,17 @@ impl ParsedFile {
                 .put(record)
                 .map_err(|problem| EngineError::failed(resource, problem))?;
         }
-        self.store(cx, &document.render())
-            .map_err(self.failing("writing", resource))?
-            .map_or(Ok(()), |problem| {
-                Err(EngineError::failed(resource, problem))
-            })
-    }
-
-    /// The name in the file: the resource's, unless reading found the record under another one.
-    fn record_name(&self, plan: &Plan) -> String {
-        plan.state
-            .get(FOUND_AS)
-            .and_then(Value::as_text)
-            .unwrap_or(&plan.resource.name)
-            .to_owned()
+        let after = document.render();
+        // An earlier change of the same plan has written them all.
+        if after == before {
+            return Ok(());
+        }
+        let refused = self
+            .store(cx, &after)
+            .map_err(self.failing("writing", resource))?;
+        refused.map_or(Ok(()), |problem| {
+            Err(EngineError::failed(resource, problem))
+        })
     }
 
     /// Writes the file, or has it installed; the inner text is what the installer said against it.
@@ -168,6 +166,12 @@ impl ParsedFile {
     fn failing(&self, verb: &str, resource: &Resource) -> impl FnOnce(SystemError) -> EngineError {
         EngineError::during(resource, format!("{verb} {}", self.path.display()))
     }
+}
+
+/// The name in the file: the resource's, unless reading found the record under another one.
+fn record_name(plan: &Plan) -> String {
+    let found = plan.state.get(FOUND_AS).and_then(Value::as_text);
+    found.unwrap_or(&plan.resource.name).to_owned()
 }
 
 /// Under this name a state carries the record's own name, where that is not the resource's.

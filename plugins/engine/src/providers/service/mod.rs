@@ -52,20 +52,19 @@ pub trait Services: fmt::Debug {
 
 /// systemd where it runs, init scripts elsewhere; or the one that the resource names.
 pub fn choose(cx: &Cx<'_>, resource: &Resource) -> Result<&'static dyn Services, EngineError> {
-    let looking = EngineError::during(resource, "looking for systemd");
-    match resource.text("provider") {
-        Some("systemd") => Ok(&systemd::Systemd),
-        Some(_) => Ok(&init::Init),
-        None if cx
-            .system
-            .metadata(Path::new("/run/systemd/system"))
-            .map_err(looking)?
-            .is_some() =>
-        {
-            Ok(&systemd::Systemd)
-        }
-        None => Ok(&init::Init),
-    }
+    let systemd = if let Some(provider) = resource.text("provider") {
+        provider == "systemd"
+    } else {
+        let found = cx.system.metadata(Path::new("/run/systemd/system"));
+        found
+            .map_err(EngineError::during(resource, "looking for systemd"))?
+            .is_some()
+    };
+    Ok(if systemd {
+        &systemd::Systemd
+    } else {
+        &init::Init
+    })
 }
 
 /// Runs a program; how it ended is for the caller to judge.

@@ -113,9 +113,8 @@ impl ResourceType for Exec {
         {
             return Err(EngineError::invalid(&resource, "tries", "is less than 1"));
         }
-        let code = |code: &&str| code.parse::<u8>().is_err();
         let returns = resource.list("returns");
-        if let Some(code) = returns.iter().copied().find(|text| code(&text)) {
+        if let Some(code) = returns.iter().find(|code| code.parse::<u8>().is_err()) {
             let problem = format!("contains `{code}`, must be exit codes from 0 to 255");
             return Err(EngineError::invalid(&resource, "returns", problem));
         }
