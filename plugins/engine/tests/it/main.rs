@@ -14,4 +14,5 @@ mod file;
 mod munge;
 mod package;
 mod parsed_files;
+mod plan;
 mod service;
