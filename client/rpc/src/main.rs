@@ -1,1 +1,55 @@
-fn main() {}
+//! The `rpc` command: asks a fleet, and looks after the organisation that the fleet belongs to.
+//!
+//! Read from here: [`cli`] says what may be typed, [`commands`] has one file for each command, [`printer`] is all that
+//! prints, [`diagnostics`] tells of failures, [`exit`] has the exit codes.
+
+mod broker;
+mod cli;
+mod clock;
+mod commands;
+mod diagnostics;
+mod environment;
+mod error;
+mod exit;
+mod organisation;
+mod printer;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cli::Cli;
+use crate::environment::Environment;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(message) => return usage(&message).into(),
+    };
+    let printer = Printer::standard(cli.talk(), cli.color());
+    let exit = run(cli, &printer).unwrap_or_else(|error| diagnostics::report(&error, &printer));
+    exit.into()
+}
+
+/// One thread is enough for a command, and starts faster than many.
+fn run(cli: Cli, printer: &Printer) -> Result<Exit, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime
+        .map_err(Error::Runtime)?
+        .block_on(commands::run(cli, &Environment::current(), printer))
+}
+
+/// Help and version are asked for; everything else that clap says is about a wrong command line.
+fn usage(message: &clap::Error) -> Exit {
+    let printed = message.print();
+    match (message.use_stderr(), printed) {
+        (false, _) => Exit::Passed,
+        (true, _) => Exit::Usage,
+    }
+}

@@ -1,0 +1,151 @@
+//! What may be typed: clap structures only, one file for each group of commands. Nothing is done here.
+
+pub mod broker;
+pub mod org;
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+use crate::printer::Talk;
+
+const AFTER: &str = "\
+Exit codes:
+  0  everything passed
+  1  nothing discovered, or trouble on this side
+  2  some requests failed
+  3  nodes were discovered, but none answered
+  4  the command line is wrong
+
+Environment:
+  RPC_CONFIG  the client's configuration file
+  MUSTER_ORG  the organisation's directory
+  NO_COLOR    no colours
+
+Examples:
+  rpc demo up                        a broker and five nodes to play with
+  rpc org init /srv/acme --name acme an organisation with its keys";
+
+/// Asks a fleet, and looks after the organisation it belongs to.
+#[derive(Debug, Parser)]
+#[command(name = "rpc", version, after_help = AFTER, propagate_version = true)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// Options of every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// Configuration file of the client
+    #[arg(
+        long,
+        short = 'c',
+        global = true,
+        value_name = "FILE",
+        help_heading = "Global options"
+    )]
+    pub config: Option<PathBuf>,
+    /// Say only what went wrong
+    #[arg(
+        long,
+        short,
+        global = true,
+        conflicts_with = "verbose",
+        help_heading = "Global options"
+    )]
+    pub quiet: bool,
+    /// Say more
+    #[arg(long, short, global = true, action = ArgAction::SetTrue, help_heading = "Global options")]
+    pub verbose: bool,
+    /// When to use colours
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Global options"
+    )]
+    pub color: Color,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless `NO_COLOR` is set
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// The commands, in the order in which the help shows them.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make and keep an organisation: keys, parties, revocations
+    #[command(subcommand)]
+    Org(org::Org),
+    /// Configure and run the broker
+    #[command(subcommand)]
+    Broker(broker::Broker),
+}
+
+impl Cli {
+    /// How much to say.
+    pub fn talk(&self) -> Talk {
+        match (self.global.quiet, self.global.verbose) {
+            (true, _) => Talk::Quiet,
+            (_, true) => Talk::Verbose,
+            _ => Talk::Normal,
+        }
+    }
+
+    /// When to use colours.
+    pub fn color(&self) -> anstream::ColorChoice {
+        match self.global.color {
+            Color::Auto => anstream::ColorChoice::Auto,
+            Color::Always => anstream::ColorChoice::Always,
+            Color::Never => anstream::ColorChoice::Never,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_is_sound_and_every_command_has_examples() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        let mut waiting = vec![command];
+        while let Some(command) = waiting.pop() {
+            let subcommands: Vec<_> = command.get_subcommands().cloned().collect();
+            if subcommands.is_empty() {
+                let help = command
+                    .get_after_help()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                assert!(
+                    help.contains("rpc "),
+                    "`{}` has no example",
+                    command.get_name()
+                );
+            }
+            waiting.extend(subcommands);
+        }
+    }
+}

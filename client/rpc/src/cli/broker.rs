@@ -1,0 +1,55 @@
+//! `rpc broker ...`: what may be typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::org::Where;
+
+/// The commands on the broker.
+#[derive(Debug, Subcommand)]
+pub enum Broker {
+    /// Print a configuration for nats-server, or write it
+    #[command(after_help = "Examples:
+  rpc broker config --org /srv/acme
+  rpc broker config --jetstream-dir /var/lib/nats --write
+  rpc broker config --out /etc/nats/nats.conf")]
+    Config(Config),
+    /// Become nats-server, with the organisation's configuration
+    #[command(after_help = "Examples:
+  rpc broker run --org /srv/acme
+  rpc broker run -- --debug          what follows -- is for nats-server")]
+    Run(Run),
+}
+
+/// `rpc broker config`.
+#[derive(Debug, Args)]
+pub struct Config {
+    /// Which organisation.
+    #[command(flatten)]
+    pub place: Where,
+    /// Where JetStream keeps its data; without it there is no JetStream
+    #[arg(long, value_name = "DIR")]
+    pub jetstream_dir: Option<PathBuf>,
+    /// Port to listen on, instead of the organisation's
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// File to write, instead of printing
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Write it to where `rpc broker run` takes it from
+    #[arg(long, conflicts_with = "out")]
+    pub write: bool,
+}
+
+/// `rpc broker run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Which organisation.
+    #[command(flatten)]
+    pub place: Where,
+    /// Arguments for nats-server
+    #[arg(last = true, value_name = "ARGS")]
+    pub arguments: Vec<OsString>,
+}

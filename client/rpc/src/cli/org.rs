@@ -1,0 +1,198 @@
+//! `rpc org ...`: what may be typed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use muster_wire::identity::{Identity, Name};
+use muster_wire::token::scope::Grant;
+
+use crate::organisation::{Kind, lifetime};
+
+/// The commands on an organisation.
+#[derive(Debug, Subcommand)]
+pub enum Org {
+    /// Make an organisation: operator, account, roles, TLS authority, broker configuration
+    #[command(after_help = "Examples:
+  rpc org init /srv/acme --name acme --host broker.acme.net
+  rpc org init ./try --no-tls        for a broker on this machine's loopback only")]
+    Init(Init),
+    /// Make credentials for a user, a node or a service
+    #[command(subcommand)]
+    Add(Add),
+    /// List everybody who was given credentials
+    #[command(after_help = "Examples:
+  rpc org list
+  rpc org list -j | jq -r '.parties[] | select(.state == \"valid\") | .name'")]
+    List(List),
+    /// Void somebody's credentials, here, at the broker and on all nodes
+    #[command(after_help = "Examples:
+  rpc org revoke rip
+  rpc org revoke web1.acme.net --kind node --yes
+  rpc org revoke UBX...              one key only, as after a renewal")]
+    Revoke(Revoke),
+    /// Give the account's token to the running broker, and announce it to nodes and clients
+    #[command(after_help = "Examples:
+  rpc org push")]
+    Push(Push),
+    /// Show the organisation, or a party with its permissions
+    #[command(after_help = "Examples:
+  rpc org show
+  rpc org show rip -j")]
+    Show(Show),
+}
+
+/// Which organisation.
+#[derive(Debug, Clone, Args)]
+pub struct Where {
+    /// Directory of the organisation [env: MUSTER_ORG; else the current directory if it is one]
+    #[arg(long, value_name = "DIR")]
+    pub org: Option<PathBuf>,
+}
+
+/// `rpc org init`.
+#[derive(Debug, Args)]
+pub struct Init {
+    /// A directory that is empty or does not exist yet
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Name of the organisation; the directory's when left out
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Collective that nodes join, and the first part of all subjects; repeatable
+    #[arg(long = "collective", value_name = "NAME", default_value = "muster")]
+    pub collectives: Vec<Name>,
+    /// Name or address under which the broker is reached; repeatable
+    #[arg(long = "host", value_name = "NAME_OR_IP")]
+    pub hosts: Vec<String>,
+    /// Port of the broker
+    #[arg(long, default_value_t = 4222)]
+    pub port: u16,
+    /// No encryption; only for a broker on the loopback interface
+    #[arg(long, conflicts_with = "hosts")]
+    pub no_tls: bool,
+}
+
+/// `rpc org add ...`.
+#[derive(Debug, Subcommand)]
+pub enum Add {
+    /// Somebody who asks
+    #[command(after_help = "Examples:
+  rpc org add user rip
+  rpc org add user anna --agent puppetral --agent service.status --expires 30d
+  rpc org add user rip --bundle ~/.config/muster")]
+    User(AddUser),
+    /// A machine that answers
+    #[command(after_help = "Examples:
+  rpc org add node web1.acme.net
+  rpc org add node web1.acme.net --bundle ./web1   ready to copy to /etc/muster")]
+    Node(AddNode),
+    /// A central service, which asks and answers
+    #[command(after_help = "Examples:
+  rpc org add service directory")]
+    Service(AddService),
+}
+
+/// What all parties have in common.
+#[derive(Debug, Args)]
+pub struct Party {
+    /// Name of the party
+    pub name: Identity,
+    /// Which organisation.
+    #[command(flatten)]
+    pub place: Where,
+    /// How long the credentials are valid, as in 12h, 30d, 2w; for ever when left out
+    #[arg(long, value_name = "TIME", value_parser = lifetime::parse)]
+    pub expires: Option<Duration>,
+    /// New credentials although there are some already; those stay valid until they are revoked
+    #[arg(long)]
+    pub renew: bool,
+    /// Where to write the credentials, instead of below the organisation's directory
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// `rpc org add user`.
+#[derive(Debug, Args)]
+pub struct AddUser {
+    /// What all parties have in common.
+    #[command(flatten)]
+    pub party: Party,
+    /// Agent, or agent.action, that the user may ask; repeatable; every agent when left out
+    #[arg(long = "agent", value_name = "AGENT")]
+    pub agents: Vec<Grant>,
+    /// Directory to fill with all that the user's machine needs: rpc.toml, credentials, account, authority
+    #[arg(long, value_name = "DIR")]
+    pub bundle: Option<PathBuf>,
+}
+
+/// `rpc org add node`.
+#[derive(Debug, Args)]
+pub struct AddNode {
+    /// What all parties have in common.
+    #[command(flatten)]
+    pub party: Party,
+    /// Directory to fill with all that the node needs: rpcd.toml, credentials, account, authority
+    #[arg(long, value_name = "DIR")]
+    pub bundle: Option<PathBuf>,
+}
+
+/// `rpc org add service`.
+#[derive(Debug, Args)]
+pub struct AddService {
+    /// What all parties have in common.
+    #[command(flatten)]
+    pub party: Party,
+}
+
+/// `rpc org list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Which organisation.
+    #[command(flatten)]
+    pub place: Where,
+    /// Print one JSON document
+    #[arg(long, short)]
+    pub json: bool,
+}
+
+/// `rpc org revoke`.
+#[derive(Debug, Args)]
+pub struct Revoke {
+    /// Name of the party, whose keys are all revoked; or one public key
+    #[arg(value_name = "NAME|KEY")]
+    pub party: String,
+    /// Which organisation.
+    #[command(flatten)]
+    pub place: Where,
+    /// Kind of party, where several have the name
+    #[arg(long)]
+    pub kind: Option<Kind>,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+}
+
+/// `rpc org push`.
+#[derive(Debug, Args)]
+pub struct Push {
+    /// Which organisation.
+    #[command(flatten)]
+    pub place: Where,
+}
+
+/// `rpc org show`.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Name of a party; the organisation itself when left out
+    pub name: Option<Identity>,
+    /// Which organisation.
+    #[command(flatten)]
+    pub place: Where,
+    /// Kind of party, where several have the name
+    #[arg(long)]
+    pub kind: Option<Kind>,
+    /// Print one JSON document
+    #[arg(long, short)]
+    pub json: bool,
+}

@@ -1,0 +1,247 @@
+//! `rpc org show`: what the organisation's account says, or one party's token, with the permissions written out.
+
+use muster_wire::token::claims::{Account, ScopedKey, SigningKeyEntry, Subjects, User};
+use muster_wire::token::decode::decode;
+use muster_wire::token::{PublicKey, Seconds};
+use serde::Serialize;
+
+use super::list::Row;
+use crate::cli::org::Show;
+use crate::clock;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::organisation::{Organisation, OrganisationError, Profile, Record, ledger};
+use crate::printer::{Printer, STRONG};
+
+/// What `-j` prints of an organisation. Instants are seconds since the epoch.
+#[derive(Debug, Serialize)]
+struct OrganisationDocument<'a> {
+    schema: &'static str,
+    directory: String,
+    #[serde(flatten)]
+    profile: &'a Profile,
+    account_issued_at: Seconds,
+    revocations: usize,
+    roles: Vec<Permissions>,
+}
+
+/// What `-j` prints of a party.
+#[derive(Debug, Serialize)]
+struct PartyDocument {
+    schema: &'static str,
+    #[serde(flatten)]
+    row: Row,
+    issuer: PublicKey,
+    tags: Vec<String>,
+    permissions: Permissions,
+}
+
+/// What the broker allows.
+#[derive(Debug, Serialize)]
+struct Permissions {
+    role: String,
+    publish: Subjects,
+    subscribe: Subjects,
+    /// Whether it may answer what it receives, wherever the answer goes.
+    answer: bool,
+}
+
+/// Runs it.
+pub fn run(args: &Show, organisation: &Organisation, printer: &Printer) -> Result<Exit, Error> {
+    let trust = organisation.trust()?;
+    let account = &trust.claims().nats;
+    let Some(name) = &args.name else {
+        let roles =
+            scopes(account).map(|scope| permissions(scope, |subject| vec![subject.to_owned()]));
+        let document = OrganisationDocument {
+            schema: "muster.org.show.v1",
+            directory: organisation.layout().directory().display().to_string(),
+            profile: organisation.profile(),
+            account_issued_at: trust.issued_at(),
+            revocations: account.revocations.len(),
+            roles: roles.collect(),
+        };
+        return print_organisation(&document, args.json, printer);
+    };
+    let records = organisation.records()?;
+    let found = ledger::find(&records, name.as_str(), args.kind)?;
+    let now = clock::now() / 1000;
+    let documents = found
+        .into_iter()
+        .map(|record| party(organisation, account, record, now));
+    let documents: Vec<PartyDocument> = documents.collect::<Result<_, _>>()?;
+    if args.json {
+        printer.json(&documents)?;
+        return Ok(Exit::Passed);
+    }
+    for document in &documents {
+        print_party(document, printer)?;
+    }
+    Ok(Exit::Passed)
+}
+
+fn scopes(account: &Account) -> impl Iterator<Item = &ScopedKey> {
+    account.signing_keys.iter().filter_map(|entry| match entry {
+        SigningKeyEntry::Scoped(scope) => Some(&**scope),
+        SigningKeyEntry::Plain(_) => None,
+    })
+}
+
+/// A party's token, and its role's permissions as the broker fills them in for it.
+fn party(
+    organisation: &Organisation,
+    account: &Account,
+    record: &Record,
+    now: Seconds,
+) -> Result<PartyDocument, OrganisationError> {
+    let path = organisation.layout().ledger();
+    let decoded = decode::<User>(&record.token).and_then(|decoded| decoded.verify());
+    let claims = decoded.map_err(|source| OrganisationError::Token { path, source })?;
+    let scope = scopes(account).find(|scope| scope.key == claims.iss);
+    let fill = |subject: &str| filled(subject, &claims.name, &claims.sub, &claims.nats.tags);
+    let none = || Permissions {
+        role: "none: the account does not know the issuer any more".to_owned(),
+        publish: Subjects::default(),
+        subscribe: Subjects::default(),
+        answer: false,
+    };
+    Ok(PartyDocument {
+        schema: "muster.org.party.v1",
+        row: Row::new(record, account, now),
+        issuer: claims.iss,
+        permissions: scope.map_or_else(none, |scope| permissions(scope, fill)),
+        tags: claims.nats.tags.clone(),
+    })
+}
+
+fn permissions(scope: &ScopedKey, fill: impl Fn(&str) -> Vec<String>) -> Permissions {
+    let each = |subjects: &[String]| subjects.iter().flat_map(|subject| fill(subject)).collect();
+    let both = |subjects: &Subjects| Subjects {
+        allow: each(&subjects.allow),
+        deny: each(&subjects.deny),
+    };
+    Permissions {
+        role: scope.role.clone(),
+        publish: both(&scope.template.publish),
+        subscribe: both(&scope.template.subscribe),
+        answer: scope.template.resp.is_some(),
+    }
+}
+
+/// A subject as the broker fills it in. Several tags of one key give several subjects, no tag gives none.
+fn filled(subject: &str, name: &str, key: &PublicKey, tags: &[String]) -> Vec<String> {
+    let known = subject
+        .replace("{{name()}}", name)
+        .replace("{{subject()}}", &key.to_string());
+    let Some((before, rest)) = known.split_once("{{tag(") else {
+        return vec![known];
+    };
+    let Some((tag, after)) = rest.split_once(")}}") else {
+        return vec![known];
+    };
+    let prefix = format!("{tag}:");
+    let values = tags.iter().filter_map(|tag| tag.strip_prefix(&prefix));
+    values
+        .map(|value| format!("{before}{value}{after}"))
+        .collect()
+}
+
+fn print_organisation(
+    document: &OrganisationDocument<'_>,
+    json: bool,
+    printer: &Printer,
+) -> Result<Exit, Error> {
+    if json {
+        printer.json(document)?;
+        return Ok(Exit::Passed);
+    }
+    let profile = document.profile;
+    let collectives: Vec<&str> = profile.collectives.iter().map(AsRef::as_ref).collect();
+    printer.line(format_args!(
+        "{STRONG}{}{STRONG:#} in {}",
+        profile.name, document.directory
+    ))?;
+    for (label, value) in [
+        ("operator", profile.operator.to_string()),
+        ("account", profile.account.to_string()),
+        ("system", profile.system_account.to_string()),
+        ("issued", clock::written(document.account_issued_at)),
+        ("revoked", document.revocations.to_string()),
+        ("collectives", collectives.join(", ")),
+        ("broker", profile.broker.urls.join(", ")),
+    ] {
+        printer.line(format_args!("  {label:<12}{value}"))?;
+    }
+    for role in &document.roles {
+        print_permissions(role, printer)?;
+    }
+    Ok(Exit::Passed)
+}
+
+fn print_party(document: &PartyDocument, printer: &Printer) -> Result<(), Error> {
+    let row = &document.row;
+    printer.line(format_args!("{STRONG}{} {}{STRONG:#}", row.kind, row.name))?;
+    let written = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), clock::written);
+    for (label, value) in [
+        ("state", row.state.to_string()),
+        ("key", row.key.to_string()),
+        ("issued", written(Some(row.issued_at))),
+        ("expires", written(row.expires)),
+        ("revoked", written(row.revoked_at)),
+        ("issuer", document.issuer.to_string()),
+        ("tags", document.tags.join(", ")),
+    ] {
+        printer.line(format_args!("  {label:<12}{value}").to_string().trim_end())?;
+    }
+    print_permissions(&document.permissions, printer)
+}
+
+fn print_permissions(permissions: &Permissions, printer: &Printer) -> Result<(), Error> {
+    printer.line(format_args!("\n  role {}", permissions.role))?;
+    let lists = [
+        ("publish", &permissions.publish.allow),
+        ("not publish", &permissions.publish.deny),
+        ("subscribe", &permissions.subscribe.allow),
+        ("not subscribe", &permissions.subscribe.deny),
+    ];
+    for (label, subjects) in lists {
+        for subject in subjects {
+            printer.line(format_args!("    {label:<14}{subject}"))?;
+        }
+    }
+    if permissions.answer {
+        printer.line("    answer        what it receives")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::token::{KeyKind, KeyPair};
+
+    use super::filled;
+
+    #[test]
+    fn templates_are_filled_in_as_the_broker_does() {
+        let key = KeyPair::from_raw(KeyKind::User, &[1; 32]).public();
+        let tags = [
+            "agent:service".to_owned(),
+            "agent:rpcutil".to_owned(),
+            "team:x".to_owned(),
+        ];
+        let fill = |subject: &str, tags: &[String]| filled(subject, "web1.acme.net", &key, tags);
+        assert_eq!(
+            fill("m.*.*.node.{{name()}}", &tags),
+            ["m.*.*.node.web1.acme.net"]
+        );
+        assert_eq!(
+            fill("_INBOX.{{subject()}}.>", &tags),
+            [format!("_INBOX.{key}.>")]
+        );
+        assert_eq!(
+            fill("m.{{tag(agent)}}.>", &tags),
+            ["m.service.>", "m.rpcutil.>"]
+        );
+        assert!(fill("m.{{tag(agent)}}.>", &[]).is_empty());
+    }
+}

@@ -1,0 +1,41 @@
+//! Prints a failure once, at the edge: what went wrong, what caused it, and what to do. Decides nothing.
+
+use std::error::Error as _;
+
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::printer::{HINT, Printer};
+
+/// Reports the failure, and says how the process ends.
+pub fn report(error: &Error, printer: &Printer) -> Exit {
+    let exit = error.exit();
+    if exit != Exit::Passed {
+        printer.error(text(error));
+        for hint in error.hints() {
+            printer.hint(hint);
+        }
+    }
+    exit
+}
+
+/// The error with its causes, each on its own line. A cause that only repeats the line above is left out.
+fn text(error: &Error) -> String {
+    let mut last = error.to_string();
+    let mut text = last.clone();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !last.contains(&words) {
+            text.push_str("\n  because: ");
+            text.push_str(&words);
+        }
+        last = words;
+        source = cause.source();
+    }
+    text
+}
+
+/// A command or path that stands out in a sentence.
+pub fn code(text: impl std::fmt::Display) -> String {
+    format!("{HINT}`{text}`{HINT:#}")
+}

@@ -1,0 +1,59 @@
+//! Every environment variable that `rpc` looks at, read once. What takes precedence over what is decided elsewhere.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The client's configuration file.
+pub const CONFIG: &str = "RPC_CONFIG";
+/// The directory of the organisation.
+pub const ORGANISATION: &str = "MUSTER_ORG";
+/// The `nats-server` program.
+pub const NATS_SERVER: &str = "NATS_SERVER";
+/// The `rpcd` program.
+pub const RPCD: &str = "RPCD";
+
+/// What the environment says. Empty variables count as unset.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// [`CONFIG`].
+    pub config: Option<PathBuf>,
+    /// [`ORGANISATION`].
+    pub organisation: Option<PathBuf>,
+    /// [`NATS_SERVER`].
+    pub nats_server: Option<PathBuf>,
+    /// [`RPCD`].
+    pub rpcd: Option<PathBuf>,
+    /// Where the user's configuration is: `XDG_CONFIG_HOME`, or `~/.config`.
+    pub config_home: Option<PathBuf>,
+    /// Where the user's disposable files are: `XDG_CACHE_HOME`, or `~/.cache`.
+    pub cache_home: Option<PathBuf>,
+    /// Where programs are: `PATH`.
+    pub path: Option<OsString>,
+}
+
+impl Environment {
+    /// The environment of this process.
+    pub fn current() -> Self {
+        let value = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        let path = |name: &str| value(name).map(PathBuf::from);
+        let below_home = |name: &str| path("HOME").map(|home| home.join(name));
+        Self {
+            config: path(CONFIG),
+            organisation: path(ORGANISATION),
+            nats_server: path(NATS_SERVER),
+            rpcd: path(RPCD),
+            config_home: path("XDG_CONFIG_HOME").or_else(|| below_home(".config")),
+            cache_home: path("XDG_CACHE_HOME").or_else(|| below_home(".cache")),
+            path: value("PATH"),
+        }
+    }
+
+    /// The first file of this name in `PATH`.
+    pub fn find_program(&self, name: &str) -> Option<PathBuf> {
+        let directories = self.path.as_ref()?;
+        env::split_paths(directories)
+            .map(|directory| directory.join(name))
+            .find(|path| path.is_file())
+    }
+}

@@ -1,0 +1,56 @@
+//! What can stop a command, from all rooms of `rpc`, with the next steps that each failure suggests.
+
+use std::io;
+
+use crate::broker::program::BrokerError;
+use crate::exit::Exit;
+use crate::organisation::OrganisationError;
+use crate::organisation::push::PushError;
+use crate::printer::OutputError;
+use crate::settings::SettingsError;
+
+/// Why a command stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The client's configuration cannot be used.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The organisation's files.
+    #[error(transparent)]
+    Organisation(#[from] OrganisationError),
+    /// The account's token did not get to the broker.
+    #[error(transparent)]
+    Push(#[from] PushError),
+    /// The broker's program.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    /// Standard output is closed or full.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The asynchronous runtime cannot be started.
+    #[error("cannot start: the system refuses what every program needs")]
+    Runtime(#[source] io::Error),
+}
+
+impl Error {
+    /// What the user may do about it; each is one line.
+    pub fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Settings(error) => error.hints(),
+            Self::Organisation(error) | Self::Push(PushError::Organisation(error)) => error.hints(),
+            Self::Push(PushError::Bus(_)) => {
+                vec!["is the broker running? `rpc broker run` starts it".to_owned()]
+            }
+            Self::Broker(error) => error.hints(),
+            Self::Push(PushError::Refused(_)) | Self::Output(_) | Self::Runtime(_) => Vec::new(),
+        }
+    }
+
+    /// How the command ends. A reader that has seen enough, as `head` does, is no failure.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Output(error) if error.is_reader_gone() => Exit::Passed,
+            _ => Exit::Local,
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Exit codes: what a script learns from `rpc` without reading its output. Nothing else ends the process.
+
+use std::process::ExitCode;
+
+/// How a command ended. The numbers are a promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything that was asked for was done.
+    Passed = 0,
+    /// No node was discovered, or something on this side is wrong: configuration, files, the way to the broker.
+    Local = 1,
+    /// Some requests failed.
+    SomeFailed = 2,
+    /// Nodes were discovered, but none answered.
+    NoneAnswered = 3,
+    /// The command line cannot be understood.
+    Usage = 4,
+}
+
+impl Exit {
+    /// The number that the shell sees.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}

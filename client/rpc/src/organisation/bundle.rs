@@ -1,0 +1,141 @@
+//! Bundles: a directory with all that a node's or a user's machine needs, ready to be copied to it.
+
+use std::path::Path;
+
+use muster_wire::identity::{Identity, Name};
+use muster_wire::token::{Creds, PublicKey};
+use serde::Serialize;
+
+use super::{FILE_BYTES, Organisation, OrganisationError, files, issue};
+
+/// The names of the files in a bundle.
+pub mod name {
+    /// The daemon's configuration.
+    pub const NODE_CONFIG: &str = "rpcd.toml";
+    /// The daemon's credentials.
+    pub const NODE_CREDS: &str = "node.creds";
+    /// The client's configuration.
+    pub const USER_CONFIG: &str = "rpc.toml";
+    /// The client's credentials.
+    pub const USER_CREDS: &str = "user.creds";
+    /// The fleet's account token.
+    pub const ACCOUNT: &str = "account.jwt";
+    /// The TLS authority.
+    pub const AUTHORITY: &str = "ca.pem";
+}
+
+/// `rpcd.toml`, as far as an organisation knows it.
+#[derive(Debug, Serialize)]
+pub struct NodeConfig<'a, Extra: Serialize> {
+    identity: &'a Identity,
+    collectives: &'a [Name],
+    broker: Broker<'a>,
+    trust: Trust,
+    #[serde(flatten)]
+    extra: Extra,
+}
+
+/// `rpc.toml`.
+#[derive(Debug, Serialize)]
+struct UserConfig<'a> {
+    collective: &'a str,
+    broker: Broker<'a>,
+    trust: Trust,
+}
+
+#[derive(Debug, Serialize)]
+struct Broker<'a> {
+    urls: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ca: Option<&'static str>,
+    credentials: &'static str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    plaintext_on_loopback: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Trust {
+    operator: PublicKey,
+    account: &'static str,
+}
+
+/// Nothing beyond what every node has.
+#[derive(Debug, Serialize)]
+pub struct NoExtra {}
+
+impl Organisation {
+    /// Fills a directory for a node. `extra` are further sections of its configuration.
+    pub fn bundle_node(
+        &self,
+        directory: &Path,
+        creds: &Creds,
+        identity: &Identity,
+        extra: impl Serialize,
+    ) -> Result<(), OrganisationError> {
+        let config = NodeConfig {
+            identity,
+            collectives: &self.profile().collectives,
+            broker: self.broker(name::NODE_CREDS),
+            trust: self.trust_section(),
+            extra,
+        };
+        let head = "# Configuration of rpcd on this node. Paths are relative to this file.\n\n";
+        self.write(directory, name::NODE_CONFIG, head, &config)?;
+        issue::write(&directory.join(name::NODE_CREDS), creds)
+    }
+
+    /// Fills a directory for a user.
+    pub fn bundle_user(&self, directory: &Path, creds: &Creds) -> Result<(), OrganisationError> {
+        let config = UserConfig {
+            collective: self.profile().main_collective(),
+            broker: self.broker(name::USER_CREDS),
+            trust: self.trust_section(),
+        };
+        let head = "# Configuration of rpc for this user. Paths are relative to this file.\n\n";
+        self.write(directory, name::USER_CONFIG, head, &config)?;
+        issue::write(&directory.join(name::USER_CREDS), creds)
+    }
+
+    fn broker(&self, credentials: &'static str) -> Broker<'_> {
+        let broker = &self.profile().broker;
+        Broker {
+            urls: &broker.urls,
+            ca: broker.tls.then_some(name::AUTHORITY),
+            credentials,
+            plaintext_on_loopback: !broker.tls,
+        }
+    }
+
+    fn trust_section(&self) -> Trust {
+        Trust {
+            operator: self.profile().operator,
+            account: name::ACCOUNT,
+        }
+    }
+
+    fn write(
+        &self,
+        directory: &Path,
+        file: &str,
+        head: &str,
+        config: &impl Serialize,
+    ) -> Result<(), OrganisationError> {
+        let body = toml::to_string(config).map_err(|error| OrganisationError::Format {
+            what: "the configuration",
+            source: error.into(),
+        })?;
+        files::private_directory(directory)?;
+        files::replace(&directory.join(file), format!("{head}{body}").as_bytes())?;
+        let copy = |from: &Path, to: &str| {
+            files::replace(
+                &directory.join(to),
+                files::read(from, FILE_BYTES)?.as_bytes(),
+            )
+        };
+        copy(&self.layout().account_token(), name::ACCOUNT)?;
+        if self.profile().broker.tls {
+            copy(&self.layout().authority(), name::AUTHORITY)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! What can go wrong with an organisation's files, and what to do about it.
+
+use std::path::PathBuf;
+
+use muster_wire::token::encode::IssueError;
+use muster_wire::token::{CredsError, KeyError, PublicKey, TokenError};
+
+use super::files::FileError;
+use super::ledger::Kind;
+
+/// Why something could not be done with the organisation.
+#[derive(Debug, thiserror::Error)]
+pub enum OrganisationError {
+    /// Nobody said where it is.
+    #[error("no organisation is named, and the current directory is none")]
+    Nowhere,
+    /// There is none where it should be.
+    #[error("{} holds no organisation", directory.display())]
+    None {
+        /// Where it was looked for.
+        directory: PathBuf,
+    },
+    /// There is something already.
+    #[error("{} is not empty; nothing there was touched", directory.display())]
+    Occupied {
+        /// Where the organisation should have been made.
+        directory: PathBuf,
+    },
+    /// A name that cannot be an organisation's.
+    #[error(
+        "`{0}` cannot be an organisation's name; use up to 64 letters, digits, spaces, `.`, `_` and `-`"
+    )]
+    Name(String),
+    /// A host without TLS that others could reach.
+    #[error(
+        "`{0}` cannot be in the broker's certificate: it is neither a host name nor an address"
+    )]
+    Host(String),
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The public description cannot be read.
+    #[error("{} cannot be understood", path.display())]
+    Profile {
+        /// The file.
+        path: PathBuf,
+        /// The parser's words.
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    /// Something of ours cannot be written as text.
+    #[error("cannot write {what}")]
+    Format {
+        /// What should have been written.
+        what: &'static str,
+        /// The writer's words.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A line of the list of issued credentials.
+    #[error("{}:{line} is no record of issued credentials", path.display())]
+    Ledger {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The parser's words.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A key that cannot be used.
+    #[error("the key in {} cannot be used", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: KeyError,
+    },
+    /// A key that could not be made.
+    #[error("cannot make a key")]
+    NewKey(#[source] KeyError),
+    /// A token that is not believed.
+    #[error("the token in {} is not usable", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: TokenError,
+    },
+    /// A token could not be signed.
+    #[error("cannot issue the token")]
+    Issue(#[from] IssueError),
+    /// Credentials that cannot be used.
+    #[error("{} cannot be used", path.display())]
+    Creds {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: CredsError,
+    },
+    /// The certificate could not be made.
+    #[error("cannot make the broker's certificate")]
+    Certificate(#[from] rcgen::Error),
+    /// Somebody has this name already.
+    #[error("{kind} {name} has valid credentials already (key {key})")]
+    Duplicate {
+        /// The kind of party.
+        kind: Kind,
+        /// Its name.
+        name: String,
+        /// The key that is valid.
+        key: PublicKey,
+    },
+    /// Nobody has this name or key.
+    #[error("nobody was ever issued credentials as `{0}`")]
+    Unknown(String),
+    /// Several kinds of parties have this name.
+    #[error("`{name}` is {}", listed(kinds))]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// Who has it.
+        kinds: Vec<Kind>,
+    },
+}
+
+impl OrganisationError {
+    /// What the user may do about it.
+    pub fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::Nowhere => "say which with `--org DIR` or MUSTER_ORG",
+            Self::None { .. } => "`rpc org init DIR` makes one",
+            Self::Occupied { .. } => "choose a directory that is empty or does not exist yet",
+            Self::Duplicate { .. } => {
+                "`--renew` issues new ones beside them; `rpc org revoke` voids the old ones"
+            }
+            Self::Unknown(_) => "`rpc org list` shows everybody",
+            Self::Ambiguous { .. } => "say which with `--kind`",
+            _ => return Vec::new(),
+        };
+        vec![hint.to_owned()]
+    }
+}
+
+fn listed(kinds: &[Kind]) -> String {
+    let words: Vec<String> = kinds.iter().map(|kind| format!("a {kind}")).collect();
+    words.join(" and ")
+}

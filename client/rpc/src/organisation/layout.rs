@@ -1,0 +1,159 @@
+//! Which file of an organisation is where. Only names; nothing is opened.
+
+use std::path::{Path, PathBuf};
+
+use muster_wire::identity::Identity;
+
+use super::ledger::Kind;
+
+/// The directory of an organisation.
+#[derive(Debug, Clone)]
+pub struct Layout(PathBuf);
+
+/// The organisation's secret keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// Signs accounts: the root of all trust.
+    Operator,
+    /// The fleet's account itself.
+    Account,
+    /// The system account itself.
+    System,
+    /// Signs nodes.
+    Node,
+    /// Signs users.
+    Caller,
+    /// Signs services.
+    Service,
+    /// Signs users of the system account.
+    SystemRole,
+}
+
+impl Key {
+    /// Every key.
+    pub const ALL: [Self; 7] = [
+        Self::Operator,
+        Self::Account,
+        Self::System,
+        Self::Node,
+        Self::Caller,
+        Self::Service,
+        Self::SystemRole,
+    ];
+
+    fn file(self) -> &'static str {
+        match self {
+            Self::Operator => "operator.nk",
+            Self::Account => "account.nk",
+            Self::System => "system.nk",
+            Self::Node => "role-node.nk",
+            Self::Caller => "role-caller.nk",
+            Self::Service => "role-service.nk",
+            Self::SystemRole => "role-system.nk",
+        }
+    }
+}
+
+impl Layout {
+    /// The layout below this directory, which is best absolute.
+    pub fn new(directory: PathBuf) -> Self {
+        Self(directory)
+    }
+
+    /// The directory itself.
+    pub fn directory(&self) -> &Path {
+        &self.0
+    }
+
+    /// The public description.
+    pub fn profile(&self) -> PathBuf {
+        self.0.join("organisation.toml")
+    }
+
+    /// The operator's own token.
+    pub fn operator_token(&self) -> PathBuf {
+        self.0.join("operator.jwt")
+    }
+
+    /// The fleet's account token.
+    pub fn account_token(&self) -> PathBuf {
+        self.0.join("account.jwt")
+    }
+
+    /// The system account's token.
+    pub fn system_token(&self) -> PathBuf {
+        self.0.join("system.jwt")
+    }
+
+    /// The certificate of the TLS authority.
+    pub fn authority(&self) -> PathBuf {
+        self.0.join("ca.pem")
+    }
+
+    /// The list of issued credentials.
+    pub fn ledger(&self) -> PathBuf {
+        self.0.join("issued.jsonl")
+    }
+
+    /// The directory of secret keys.
+    pub fn keys(&self) -> PathBuf {
+        self.0.join("keys")
+    }
+
+    /// A secret key.
+    pub fn key(&self, key: Key) -> PathBuf {
+        self.keys().join(key.file())
+    }
+
+    /// The secret key of the TLS authority.
+    pub fn authority_key(&self) -> PathBuf {
+        self.keys().join("ca.key")
+    }
+
+    /// The directory of credentials.
+    pub fn creds(&self) -> PathBuf {
+        self.0.join("creds")
+    }
+
+    /// Where the credentials of a party are put.
+    pub fn party(&self, kind: Kind, name: &Identity) -> PathBuf {
+        self.creds()
+            .join(kind.plural())
+            .join(format!("{name}.creds"))
+    }
+
+    /// The credentials that may push account tokens to the broker.
+    pub fn system_creds(&self) -> PathBuf {
+        self.creds().join("system.creds")
+    }
+
+    /// What the broker needs.
+    pub fn broker(&self) -> PathBuf {
+        self.0.join("broker")
+    }
+
+    /// The broker's configuration.
+    pub fn broker_config(&self) -> PathBuf {
+        self.broker().join("nats.conf")
+    }
+
+    /// The part of the broker's configuration that changes with the account.
+    pub fn broker_accounts(&self) -> PathBuf {
+        self.broker().join("accounts.conf")
+    }
+
+    /// The broker's certificate.
+    pub fn broker_certificate(&self) -> PathBuf {
+        self.broker().join("broker.pem")
+    }
+
+    /// The secret key of the broker's certificate.
+    pub fn broker_key(&self) -> PathBuf {
+        self.broker().join("broker.key")
+    }
+
+    /// Where the broker keeps account tokens that were pushed to it.
+    pub fn broker_tokens(&self) -> PathBuf {
+        self.broker().join("accounts")
+    }
+}

@@ -1,0 +1,245 @@
+//! The list of all credentials that were ever issued: one JSON object a line, only ever added to, nothing secret.
+//!
+//! Whether a key is revoked is not written here: the account's token says it, and broker and nodes go by that.
+
+use std::fmt;
+use std::path::Path;
+
+use clap::ValueEnum;
+use muster_wire::identity::Identity;
+use muster_wire::token::claims::Account;
+use muster_wire::token::{PublicKey, Role, Seconds};
+use serde::{Deserialize, Serialize};
+
+use super::files::{self, FileError};
+use super::{FILE_BYTES, OrganisationError};
+
+/// Kinds of parties, as operators call them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Asks
+    User,
+    /// Answers
+    Node,
+    /// Asks and answers
+    Service,
+}
+
+impl Kind {
+    /// The role that a party of this kind has in the fleet's account.
+    pub fn role(self) -> Role {
+        match self {
+            Self::User => Role::Caller,
+            Self::Node => Role::Node,
+            Self::Service => Role::Service,
+        }
+    }
+
+    /// The word for several.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::User => "users",
+            Self::Node => "nodes",
+            Self::Service => "services",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::User => "user",
+            Self::Node => "node",
+            Self::Service => "service",
+        })
+    }
+}
+
+/// One issue of credentials.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Record {
+    /// What kind of party.
+    pub kind: Kind,
+    /// Its name.
+    pub name: Identity,
+    /// Its key.
+    pub key: PublicKey,
+    /// When.
+    pub issued_at: Seconds,
+    /// Until when; nothing for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Seconds>,
+    /// The token itself, which says what the party may do.
+    pub token: String,
+}
+
+/// Whether credentials are good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// They are.
+    Valid,
+    /// Their time is over.
+    Expired,
+    /// They were voided.
+    Revoked,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Valid => "valid",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+        })
+    }
+}
+
+impl Record {
+    /// When the account voided this key, if it did: the instant up to which tokens are void.
+    pub fn revoked_at(&self, account: &Account) -> Option<Seconds> {
+        let of = |key: &str| account.revocations.get(key).copied();
+        of(&self.key.to_string())
+            .max(of("*"))
+            .filter(|until| self.issued_at <= *until)
+    }
+
+    /// Whether these credentials are good at this instant.
+    pub fn state(&self, account: &Account, now: Seconds) -> State {
+        match (self.revoked_at(account), self.expires) {
+            (Some(_), _) => State::Revoked,
+            (None, Some(until)) if until <= now => State::Expired,
+            _ => State::Valid,
+        }
+    }
+}
+
+/// Reads the list. No file is an empty one.
+pub fn read(path: &Path) -> Result<Vec<Record>, OrganisationError> {
+    let text = match files::read(path, FILE_BYTES) {
+        Err(FileError::System { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Vec::new());
+        }
+        text => text?,
+    };
+    parse(&text).map_err(|(line, source)| OrganisationError::Ledger {
+        path: path.to_owned(),
+        line,
+        source,
+    })
+}
+
+/// Adds one record.
+pub fn append(path: &Path, record: &Record) -> Result<(), OrganisationError> {
+    let mut line = serde_json::to_vec(record).map_err(|error| OrganisationError::Format {
+        what: "the record",
+        source: error.into(),
+    })?;
+    line.push(b'\n');
+    Ok(files::append(path, &line)?)
+}
+
+fn parse(text: &str) -> Result<Vec<Record>, (usize, serde_json::Error)> {
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(index, line)| serde_json::from_str(line).map_err(|error| (index + 1, error)))
+        .collect()
+}
+
+/// The records of whoever is meant: a name, of one kind of party, or a key.
+pub fn find<'a>(
+    records: &'a [Record],
+    party: &str,
+    kind: Option<Kind>,
+) -> Result<Vec<&'a Record>, OrganisationError> {
+    let named = Identity::parse(party).ok();
+    let key = PublicKey::parse(party).ok();
+    let meant = |record: &&Record| {
+        let known = Some(&record.name) == named.as_ref() || Some(record.key) == key;
+        known && kind.is_none_or(|kind| kind == record.kind)
+    };
+    let found: Vec<&Record> = records.iter().filter(meant).collect();
+    let mut kinds: Vec<Kind> = found.iter().map(|record| record.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    match kinds.len() {
+        0 => Err(OrganisationError::Unknown(party.to_owned())),
+        1 => Ok(found),
+        _ => Err(OrganisationError::Ambiguous {
+            name: party.to_owned(),
+            kinds,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::token::claims::{Account, Limits};
+    use muster_wire::token::{KeyKind, KeyPair};
+
+    use super::{Kind, OrganisationError, Record, State, find, parse};
+
+    fn record(kind: Kind, name: &str, key: u8, expires: Option<u64>) -> Record {
+        Record {
+            kind,
+            name: name.parse().unwrap(),
+            key: KeyPair::from_raw(KeyKind::User, &[key; 32]).public(),
+            issued_at: 100,
+            expires,
+            token: "a.b.c".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_account_says_who_is_revoked_and_the_clock_who_is_expired() {
+        let mut account = Account::new(Limits::default(), Vec::new());
+        let (one, other) = (
+            record(Kind::User, "rip", 1, None),
+            record(Kind::User, "rip", 2, Some(200)),
+        );
+        account.revoke(&one.key, 99);
+        assert_eq!(
+            one.state(&account, 1000),
+            State::Valid,
+            "revoked before it was issued"
+        );
+        account.revoke(&one.key, 100);
+        assert_eq!(one.state(&account, 1000), State::Revoked);
+        assert_eq!(one.revoked_at(&account), Some(100));
+        assert_eq!(other.state(&account, 199), State::Valid);
+        assert_eq!(other.state(&account, 200), State::Expired);
+        account.revocations.insert("*".to_owned(), 150);
+        assert_eq!(other.state(&account, 199), State::Revoked);
+    }
+
+    #[test]
+    fn parties_are_found_by_name_kind_or_key() {
+        let records = [
+            record(Kind::User, "a", 1, None),
+            record(Kind::Node, "a", 2, None),
+            record(Kind::User, "a", 3, None),
+        ];
+        assert!(matches!(
+            find(&records, "b", None),
+            Err(OrganisationError::Unknown(_))
+        ));
+        let Err(OrganisationError::Ambiguous { kinds, .. }) = find(&records, "a", None) else {
+            panic!("two kinds have the name");
+        };
+        assert_eq!(kinds, [Kind::User, Kind::Node]);
+        assert_eq!(find(&records, "A", Some(Kind::User)).unwrap().len(), 2);
+        let key = records[2].key.to_string();
+        assert_eq!(find(&records, &key, None).unwrap()[0].key, records[2].key);
+    }
+
+    #[test]
+    fn a_damaged_line_is_named() {
+        let good = serde_json::to_string(&record(Kind::Node, "a", 1, None)).unwrap();
+        assert_eq!(parse(&format!("{good}\n\n{good}\n")).unwrap().len(), 2);
+        assert_eq!(parse(&format!("{good}\n{{}}\n")).unwrap_err().0, 2);
+    }
+}

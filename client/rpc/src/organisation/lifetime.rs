@@ -1,0 +1,69 @@
+//! How long credentials are valid, as people write it: `90m`, `12h`, `30d`, `2w`, `1y`.
+
+use std::time::Duration;
+
+const DAY: u64 = 24 * 60 * 60;
+
+/// Reads a number with its unit: s, m, h, d, w or y (365 days).
+pub fn parse(text: &str) -> Result<Duration, String> {
+    let help =
+        || format!("`{text}` is no time; write a number and one of s, m, h, d, w, y, as in 30d");
+    let unit = text.chars().last().ok_or_else(help)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 60 * 60,
+        'd' => DAY,
+        'w' => 7 * DAY,
+        'y' => 365 * DAY,
+        _ => return Err(help()),
+    };
+    let number: u32 = text
+        .strip_suffix(unit)
+        .unwrap_or_default()
+        .parse()
+        .map_err(|_| help())?;
+    match u64::from(number) * seconds {
+        0 => Err("credentials that are valid for no time are of no use".to_owned()),
+        total => Ok(Duration::from_secs(total)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::{DAY, parse};
+
+    #[test]
+    fn numbers_have_units() {
+        assert_eq!(parse("30d"), Ok(Duration::from_secs(30 * DAY)));
+        assert_eq!(parse("90m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(
+            parse("4294967295y").unwrap().as_secs(),
+            u64::from(u32::MAX) * 365 * DAY
+        );
+        for bad in [
+            "",
+            "d",
+            "30",
+            "-1d",
+            "1.5h",
+            "3 d",
+            "4294967296s",
+            "30ä",
+            "0d",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,12}") {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `organisation.toml`: what may be known about an organisation by everybody, and what its directory holds.
+
+use muster_wire::identity::Name;
+use muster_wire::token::PublicKey;
+use serde::{Deserialize, Serialize};
+
+use super::OrganisationError;
+
+/// Stands at the head of the file, for whoever finds the directory.
+const HEAD: &str = "\
+# An organisation of Muster. This file holds nothing secret; the directory does: keep it like a safe, and keep a copy.
+#
+#   organisation.toml   this file
+#   operator.jwt        who the organisation is, signed by itself
+#   account.jwt         the fleet: its roles and revocations, signed by the operator; every node and client has a copy
+#   system.jwt          the broker's own account, signed by the operator
+#   ca.pem              the TLS authority that signed the broker's certificate; every node and client has a copy
+#   issued.jsonl        everybody who was ever given credentials, one JSON object a line
+#   broker/             the broker's configuration and certificate: all that the broker's host needs
+#
+# Secret, readable by the owner only:
+#
+#   keys/operator.nk    the root of all trust; can be kept offline once all is set up, except for revocations
+#   keys/account.nk, keys/system.nk
+#   keys/role-*.nk      sign the credentials of nodes, callers (users), services, and of the system account's users
+#   keys/ca.key         signs the broker's certificate
+#   creds/              the credentials that were issued, until they are taken to where they are used
+#   broker/broker.key   the key of the broker's certificate
+
+";
+
+/// What is public about an organisation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// For people.
+    pub name: String,
+    /// First parts of subjects; the first is the main one.
+    pub collectives: Vec<Name>,
+    /// Public key of the operator.
+    pub operator: PublicKey,
+    /// Public key of the fleet's account.
+    pub account: PublicKey,
+    /// Public key of the system account.
+    pub system_account: PublicKey,
+    /// Where the broker is.
+    pub broker: Broker,
+}
+
+/// Where the broker is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Broker {
+    /// Addresses for nodes and clients.
+    pub urls: Vec<String>,
+    /// Port that it listens on; -1 is any that is free.
+    pub port: i32,
+    /// Whether it speaks TLS. If not, it listens on loopback only.
+    pub tls: bool,
+}
+
+impl Profile {
+    /// Reads the file's text.
+    pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    /// The file's text.
+    pub fn text(&self) -> Result<String, OrganisationError> {
+        let body = toml::to_string(self).map_err(|error| OrganisationError::Format {
+            what: "the organisation's description",
+            source: error.into(),
+        })?;
+        Ok(format!("{HEAD}{body}"))
+    }
+
+    /// The collective that clients ask unless told otherwise.
+    pub fn main_collective(&self) -> &str {
+        self.collectives.first().map_or("muster", Name::as_str)
+    }
+}
+
+/// Whether a text can be an organisation's name.
+pub fn is_name(name: &str) -> bool {
+    let belongs = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-');
+    !name.trim().is_empty() && name.chars().count() <= 64 && name.chars().all(belongs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn names_are_short_and_printable() {
+        for good in ["acme", "Acme Inc.", "Grüße_1"] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in ["", "  ", "a\nb", "a\"b", "a/b", &"x".repeat(65)] {
+            assert!(!is_name(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Brings a changed account token to where it counts: the running broker, and all nodes and clients that listen.
+//!
+//! The broker drops revoked parties by itself as soon as it has the token.
+
+use muster_bus::{BusError, Bytes, Options, Secret, Server};
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use muster_wire::subject;
+use muster_wire::token::Creds;
+use serde::Deserialize;
+
+use super::{FILE_BYTES, Organisation, OrganisationError, files};
+
+/// Where the broker takes account tokens.
+const UPDATE: &str = "$SYS.REQ.CLAIMS.UPDATE";
+/// The name of whoever announces, in the broker's connection list.
+const ANNOUNCER: &str = "organisation";
+/// Most characters that are repeated of what a broker says.
+const SAID_CHARS: usize = 200;
+
+/// Why the token did not get there.
+#[derive(Debug, thiserror::Error)]
+pub enum PushError {
+    /// The organisation's own files.
+    #[error(transparent)]
+    Organisation(#[from] OrganisationError),
+    /// The way to the broker.
+    #[error("the account's token did not reach the broker")]
+    Bus(#[from] BusError),
+    /// The broker does not take it.
+    #[error("the broker does not take the account's token: {0}")]
+    Refused(String),
+}
+
+/// What a broker answers.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    #[serde(default)]
+    data: Option<Word>,
+    #[serde(default)]
+    error: Option<Word>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Word {
+    #[serde(default)]
+    code: u16,
+    #[serde(default, alias = "description")]
+    message: String,
+}
+
+impl Organisation {
+    /// Gives the account's token to the broker, then announces it in every collective.
+    pub async fn push(&self, now: Millis) -> Result<(), PushError> {
+        let token = self.trust()?.token().to_owned();
+        let path = self.layout().system_creds();
+        let text = files::read_secret(&path, FILE_BYTES).map_err(OrganisationError::from)?;
+        let creds =
+            Creds::parse(&text).map_err(|source| OrganisationError::Creds { path, source })?;
+        let bus = self.options(&creds)?.connect().await?;
+        let answer = bus.request(UPDATE, Bytes::from(token.clone())).await?;
+        judge(answer.payload())?;
+        bus.close().await?;
+        self.announce(token, now).await
+    }
+
+    async fn announce(&self, token: String, now: Millis) -> Result<(), PushError> {
+        let name = Identity::parse(ANNOUNCER)
+            .map_err(|error| OrganisationError::Name(error.to_string()))?;
+        let bus = self
+            .options(&self.passing_service(&name, now)?)?
+            .connect()
+            .await?;
+        let token = Bytes::from(token);
+        for collective in &self.profile().collectives {
+            bus.publish(&subject::trust(collective), token.clone())
+                .await?;
+        }
+        Ok(bus.close().await?)
+    }
+
+    /// How to connect with these credentials.
+    pub fn options(&self, creds: &Creds) -> Result<Options, BusError> {
+        let broker = &self.profile().broker;
+        let servers = broker
+            .urls
+            .iter()
+            .map(|url| Server::parse(url, !broker.tls));
+        let mut options = Options::command(
+            creds.claims().name.clone(),
+            servers.collect::<Result<_, _>>()?,
+        );
+        let key = creds.key().clone();
+        let sign = move |nonce: &[u8]| key.sign(nonce).to_bytes().to_vec();
+        options.secret = Some(Secret::new(creds.jwt().to_owned(), sign));
+        options.inbox_prefix = Some(subject::inbox_prefix(&creds.key().public().to_string()));
+        options.authority = broker.tls.then(|| self.layout().authority());
+        Ok(options)
+    }
+}
+
+/// Whether the broker took the token.
+fn judge(answer: &[u8]) -> Result<(), PushError> {
+    let said = || {
+        String::from_utf8_lossy(answer)
+            .chars()
+            .take(SAID_CHARS)
+            .collect::<String>()
+    };
+    match serde_json::from_slice(answer) {
+        Ok(Answer {
+            data: Some(Word { code: 200, .. }),
+            error: None,
+        }) => Ok(()),
+        Ok(Answer {
+            error: Some(word), ..
+        }) if !word.message.is_empty() => Err(PushError::Refused(
+            word.message.chars().take(SAID_CHARS).collect(),
+        )),
+        _ => Err(PushError::Refused(said())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::judge;
+
+    #[test]
+    fn only_a_clear_yes_is_a_yes() {
+        assert!(
+            judge(br#"{"server":{},"data":{"account":"A","code":200,"message":"jwt updated"}}"#)
+                .is_ok()
+        );
+        let told = |answer: &[u8]| judge(answer).unwrap_err().to_string();
+        assert!(
+            told(br#"{"error":{"code":500,"description":"jwt update resulted in error"}}"#)
+                .contains("resulted in error")
+        );
+        assert!(told(br#"{"data":{"code":500}}"#).contains("500"));
+        assert!(told(b"nonsense").contains("nonsense"));
+        assert!(told(b"").contains("does not take"));
+    }
+}

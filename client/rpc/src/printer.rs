@@ -1,0 +1,240 @@
+//! The one place that prints. Standard output is for data, standard error for talk, and neither knows what it says.
+//!
+//! Colour goes where a terminal is, unless `NO_COLOR` or `--color` says otherwise; without it everything stays legible.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::{Mutex, PoisonError};
+
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+/// Things went well.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// Things went wrong.
+pub const BAD: Style = AnsiColor::Red.on_default().bold();
+/// Worth a look.
+pub const WARNING: Style = AnsiColor::Yellow.on_default();
+/// What to do next; paths and commands.
+pub const HINT: Style = AnsiColor::Cyan.on_default();
+/// Headings.
+pub const STRONG: Style = Style::new().bold();
+
+/// Standard output is closed or full.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to the standard output")]
+pub struct OutputError(#[source] io::Error);
+
+impl OutputError {
+    /// Whether the reader went away, as `head` does when it has seen enough.
+    pub fn is_reader_gone(&self) -> bool {
+        self.0.kind() == io::ErrorKind::BrokenPipe
+    }
+}
+
+/// How much talk there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Talk {
+    /// Warnings and errors only.
+    Quiet,
+    /// The usual.
+    Normal,
+    /// Details too.
+    Verbose,
+}
+
+/// Writes lines for people and data for programs.
+pub struct Printer {
+    talk: Talk,
+    terminal: bool,
+    data: Mutex<Box<dyn Write + Send>>,
+    talking: Mutex<Box<dyn Write + Send>>,
+}
+
+impl std::fmt::Debug for Printer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Printer")
+            .field("talk", &self.talk)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Printer {
+    /// A printer on this process's standard output and error.
+    pub fn standard(talk: Talk, color: ColorChoice) -> Self {
+        let (data, talking) = (
+            AutoStream::new(io::stdout(), color),
+            AutoStream::new(io::stderr(), color),
+        );
+        Self::new(
+            talk,
+            io::stdout().is_terminal(),
+            Box::new(data),
+            Box::new(talking),
+        )
+    }
+
+    /// A printer on any two writers.
+    pub fn new(
+        talk: Talk,
+        terminal: bool,
+        data: Box<dyn Write + Send>,
+        talking: Box<dyn Write + Send>,
+    ) -> Self {
+        Self {
+            talk,
+            terminal,
+            data: Mutex::new(data),
+            talking: Mutex::new(talking),
+        }
+    }
+
+    /// How much talk there is.
+    pub fn talk(&self) -> Talk {
+        self.talk
+    }
+
+    /// Whether data go to a terminal, and so to a person.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// One line of data.
+    pub fn line(&self, line: impl Display) -> Result<(), OutputError> {
+        self.text(format_args!("{line}\n"))
+    }
+
+    /// Data as they are, without a line end of ours.
+    pub fn text(&self, text: impl Display) -> Result<(), OutputError> {
+        let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        write!(data, "{text}")
+            .and_then(|()| data.flush())
+            .map_err(OutputError)
+    }
+
+    /// One JSON document, indented.
+    pub fn json(&self, document: &impl Serialize) -> Result<(), OutputError> {
+        let text =
+            serde_json::to_string_pretty(document).map_err(|error| OutputError(error.into()))?;
+        self.line(text)
+    }
+
+    /// Tells the user something.
+    pub fn say(&self, line: impl Display) {
+        if self.talk >= Talk::Normal {
+            self.tell(line);
+        }
+    }
+
+    /// Tells something to a user who asked for details.
+    pub fn detail(&self, line: impl Display) {
+        if self.talk >= Talk::Verbose {
+            self.tell(line);
+        }
+    }
+
+    /// Asks the user something; not even `--quiet` hides a question.
+    pub fn ask(&self, line: impl Display) {
+        self.tell(line);
+    }
+
+    /// Tells a next step.
+    pub fn hint(&self, line: impl Display) {
+        self.say(format_args!("{HINT}hint:{HINT:#} {line}"));
+    }
+
+    /// Tells of something that does not stop the command.
+    pub fn warn(&self, line: impl Display) {
+        self.tell(format_args!("{WARNING}warning:{WARNING:#} {line}"));
+    }
+
+    /// Tells why the command failed.
+    pub fn error(&self, line: impl Display) {
+        self.tell(format_args!("{BAD}error:{BAD:#} {line}"));
+    }
+
+    /// Nobody can be told that standard error is closed.
+    fn tell(&self, line: impl Display) {
+        let mut talking = self.talking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = writeln!(talking, "{line}").and_then(|()| talking.flush());
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! A printer whose words can be read.
+
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use super::{Printer, Talk};
+
+    /// What was printed, without its colours.
+    #[derive(Debug, Clone, Default)]
+    pub(crate) struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Paper {
+        pub(crate) fn text(&self) -> String {
+            let bytes = self.0.lock().unwrap();
+            anstream::adapter::strip_str(std::str::from_utf8(&bytes).unwrap()).to_string()
+        }
+    }
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A printer, its data and its talk.
+    pub(crate) fn printer(talk: Talk) -> (Printer, Paper, Paper) {
+        let (data, talking) = (Paper::default(), Paper::default());
+        let printer = Printer::new(
+            talk,
+            false,
+            Box::new(data.clone()),
+            Box::new(talking.clone()),
+        );
+        (printer, data, talking)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Talk;
+    use super::testing::printer;
+
+    #[test]
+    fn data_and_talk_never_mix() {
+        let (printer, data, talk) = printer(Talk::Normal);
+        printer.line("web1.acme.net").unwrap();
+        printer.say("1 node");
+        printer.detail("in 3 ms");
+        printer.warn("slow");
+        assert_eq!(data.text(), "web1.acme.net\n");
+        assert_eq!(talk.text(), "1 node\nwarning: slow\n");
+    }
+
+    #[test]
+    fn quiet_keeps_warnings_and_errors() {
+        let (printer, _, talk) = printer(Talk::Quiet);
+        printer.say("hello");
+        printer.hint("wave");
+        printer.warn("slow");
+        printer.error("stopped");
+        assert_eq!(talk.text(), "warning: slow\nerror: stopped\n");
+    }
+
+    #[test]
+    fn verbose_adds_details() {
+        let (printer, _, talk) = printer(Talk::Verbose);
+        printer.detail("in 3 ms");
+        assert_eq!(talk.text(), "in 3 ms\n");
+    }
+}

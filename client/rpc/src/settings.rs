@@ -1,0 +1,228 @@
+//! The client's settings, from `rpc.toml`: the only place that decides which file counts and what a key means.
+//!
+//! The file is the first of `--config`, `RPC_CONFIG`, `~/.config/muster/rpc.toml` and `/etc/muster/rpc.toml`. Paths in
+//! it are relative to it. A key that nobody knows is a warning. Secrets are never in it, only paths to them.
+
+mod file;
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use muster_wire::identity::Name;
+use muster_wire::token::{KeyKind, PublicKey};
+
+use crate::environment::Environment;
+use file::File;
+
+/// Where the machine's configuration is.
+const SYSTEM_FILE: &str = "/etc/muster/rpc.toml";
+/// Largest configuration file in bytes.
+const FILE_BYTES: u64 = 1024 * 1024;
+/// Longest time that may be configured.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a command that asks the fleet needs to know.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The file all this is from.
+    pub file: PathBuf,
+    /// Addresses of the brokers, as `tls://host:port`.
+    pub urls: Vec<String>,
+    /// PEM file of the authority that signed the brokers' certificates; the system's own authorities when absent.
+    pub ca: Option<PathBuf>,
+    /// The `.creds` file of whoever asks.
+    pub credentials: PathBuf,
+    /// Whether a broker on a loopback address may be spoken to in clear.
+    pub plaintext_on_loopback: bool,
+    /// The organisation's public key.
+    pub operator: PublicKey,
+    /// File with the fleet's account token.
+    pub account: PathBuf,
+    /// The first part of all subjects.
+    pub collective: Name,
+    /// How long discovery waits for answers at most.
+    pub discovery_timeout: Duration,
+    /// How long discovery waits after the last answer; the client library's own value when absent.
+    pub discovery_window: Option<Duration>,
+    /// DDLs besides the built-in ones.
+    pub ddls: PathBuf,
+    /// What is odd about the file, for the user to be told.
+    pub warnings: Vec<String>,
+}
+
+/// Why there are no settings.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// No file was named, and none is where one could be.
+    #[error("there is no configuration: looked for {}", listed(.0))]
+    Nowhere(Vec<PathBuf>),
+    /// The file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// Not TOML, or a value of the wrong type.
+    #[error("{}: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The parser's words, with line and column.
+        message: String,
+    },
+    /// A value that cannot be.
+    #[error("{}: `{key}` {problem}", path.display())]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// The dotted key.
+        key: &'static str,
+        /// What is wrong with it, and what it should be.
+        problem: String,
+    },
+}
+
+impl SettingsError {
+    /// What the user may do about it.
+    pub fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Nowhere(_) => vec![
+                "`rpc org add user NAME --bundle ~/.config/muster` writes one".to_owned(),
+                "`rpc demo up` makes a fleet to play with, and says where its configuration is"
+                    .to_owned(),
+            ],
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Finds and reads the configuration; `given` is what `--config` says.
+    pub fn load(given: Option<&Path>, environment: &Environment) -> Result<Self, SettingsError> {
+        let path = find(given, environment)?;
+        let text = read(&path)?;
+        let path = std::path::absolute(&path).unwrap_or(path);
+        Self::parse(&path, &text)
+    }
+
+    /// Reads the text of a configuration file; `path` says what its paths are relative to.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, SettingsError> {
+        let (file, unknown) = File::parse(text).map_err(|message| SettingsError::Syntax {
+            path: path.to_owned(),
+            message,
+        })?;
+        let wrong = |key, problem: String| SettingsError::Value {
+            path: path.to_owned(),
+            key,
+            problem,
+        };
+        let missing = |key, hint: &str| wrong(key, format!("is not set; {hint}"));
+        let beside = |name: PathBuf| path.parent().unwrap_or(Path::new("")).join(name);
+        let urls = file.broker.urls;
+        if urls.is_empty() {
+            return Err(missing(
+                "broker.urls",
+                "list brokers, as in urls = [\"tls://broker.acme.net:4222\"]",
+            ));
+        }
+        if urls.iter().any(|url| url.contains('@')) {
+            let problem = "holds a user name; credentials belong into the .creds file".to_owned();
+            return Err(wrong("broker.urls", problem));
+        }
+        let operator = file.trust.operator.ok_or_else(|| {
+            missing(
+                "trust.operator",
+                "give the operator's public key, which begins with O",
+            )
+        })?;
+        let operator = PublicKey::parse_kind(&operator, KeyKind::Operator).map_err(|error| {
+            wrong(
+                "trust.operator",
+                format!("is not an operator's public key: {error}"),
+            )
+        })?;
+        let timeout = file.discovery.timeout_seconds;
+        let discovery_timeout = Duration::try_from_secs_f64(timeout)
+            .ok()
+            .filter(|timeout| *timeout <= LONGEST)
+            .ok_or_else(|| {
+                wrong(
+                    "discovery.timeout_seconds",
+                    format!("is {timeout}; it must be 0 to 86400"),
+                )
+            })?;
+        Ok(Self {
+            file: path.to_owned(),
+            urls,
+            ca: file.broker.ca.map(beside),
+            credentials: beside(file.broker.credentials),
+            plaintext_on_loopback: file.broker.plaintext_on_loopback,
+            operator,
+            account: beside(file.trust.account),
+            collective: Name::parse(&file.collective)
+                .map_err(|error| wrong("collective", format!("is no name: {error}")))?,
+            discovery_timeout,
+            discovery_window: file.discovery.window_ms.map(Duration::from_millis),
+            ddls: beside(file.paths.ddls),
+            warnings: unknown
+                .iter()
+                .map(|key| format!("{}: {key}", path.display()))
+                .collect(),
+        })
+    }
+}
+
+/// The file that counts. One that is named must be there; of the others the first that is.
+fn find(given: Option<&Path>, environment: &Environment) -> Result<PathBuf, SettingsError> {
+    if let Some(named) = given.or(environment.config.as_deref()) {
+        return Ok(named.to_owned());
+    }
+    let own = environment
+        .config_home
+        .as_ref()
+        .map(|home| home.join("muster/rpc.toml"));
+    let places: Vec<PathBuf> = own
+        .into_iter()
+        .chain([PathBuf::from(SYSTEM_FILE)])
+        .collect();
+    match places.iter().find(|path| path.exists()) {
+        Some(path) => Ok(path.clone()),
+        None => Err(SettingsError::Nowhere(places)),
+    }
+}
+
+fn read(path: &Path) -> Result<String, SettingsError> {
+    let failed = |source| SettingsError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    file.take(FILE_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    if text.len() as u64 > FILE_BYTES {
+        let message = format!("has more than {FILE_BYTES} bytes; is it a configuration?");
+        return Err(SettingsError::Syntax {
+            path: path.to_owned(),
+            message,
+        });
+    }
+    Ok(text)
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! The keys of `rpc.toml` as they are written, with their defaults. What they mean is settled one level up.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// Every key that a file may hold.
+const KEYS: [&str; 10] = [
+    "collective",
+    "broker.urls",
+    "broker.ca",
+    "broker.credentials",
+    "broker.plaintext_on_loopback",
+    "trust.operator",
+    "trust.account",
+    "discovery.timeout_seconds",
+    "discovery.window_ms",
+    "paths.ddls",
+];
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct File {
+    pub(super) collective: String,
+    pub(super) broker: Broker,
+    pub(super) trust: Trust,
+    pub(super) discovery: Discovery,
+    pub(super) paths: Paths,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct Broker {
+    pub(super) urls: Vec<String>,
+    pub(super) ca: Option<PathBuf>,
+    pub(super) credentials: PathBuf,
+    pub(super) plaintext_on_loopback: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct Trust {
+    pub(super) operator: Option<String>,
+    pub(super) account: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct Discovery {
+    pub(super) timeout_seconds: f64,
+    pub(super) window_ms: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct Paths {
+    pub(super) ddls: PathBuf,
+}
+
+impl Default for File {
+    fn default() -> Self {
+        Self {
+            collective: "muster".to_owned(),
+            broker: Broker::default(),
+            trust: Trust::default(),
+            discovery: Discovery::default(),
+            paths: Paths::default(),
+        }
+    }
+}
+
+impl Default for Broker {
+    fn default() -> Self {
+        Self {
+            urls: Vec::new(),
+            ca: None,
+            credentials: "user.creds".into(),
+            plaintext_on_loopback: false,
+        }
+    }
+}
+
+impl Default for Trust {
+    fn default() -> Self {
+        Self {
+            operator: None,
+            account: "account.jwt".into(),
+        }
+    }
+}
+
+impl Default for Discovery {
+    fn default() -> Self {
+        Self {
+            timeout_seconds: 2.0,
+            window_ms: None,
+        }
+    }
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Self { ddls: "ddl".into() }
+    }
+}
+
+impl File {
+    /// Reads the text; beside the file comes a sentence for each key that nobody knows.
+    pub(super) fn parse(text: &str) -> Result<(Self, Vec<String>), String> {
+        let told = |error: toml::de::Error| error.to_string().trim_end().to_owned();
+        let mut unknown = Vec::new();
+        let document = toml::Deserializer::parse(text).map_err(told)?;
+        let file =
+            serde_ignored::deserialize(document, |path| unknown.push(odd(&path.to_string())));
+        Ok((file.map_err(told)?, unknown))
+    }
+}
+
+/// What to say of an unknown key, with the known one that was probably meant.
+fn odd(key: &str) -> String {
+    /// Below this two keys have nothing to do with each other (Jaro-Winkler, 0 to 1).
+    const SIMILAR: f64 = 0.85;
+    let nearest = KEYS
+        .iter()
+        .map(|known| (known, strsim::jaro_winkler(known, key)))
+        .filter(|(_, likeness)| *likeness >= SIMILAR)
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    match nearest {
+        Some((known, _)) => format!("unknown key `{key}` is ignored; did you mean `{known}`?"),
+        None => format!("unknown key `{key}` is ignored"),
+    }
+}
