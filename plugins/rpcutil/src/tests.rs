@@ -108,9 +108,9 @@ fn types_names_and_examples_equal_the_ddl() {
 #[tokio::test]
 async fn ping_tells_the_nodes_clock() {
     let system = FakeSystem::new();
-    system.set_now(SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600));
+    system.set_now(SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_601));
     let answer = ask_on(Arc::new(system), "ping", json!({})).await.unwrap();
-    assert_eq!(answer, json!({"pong": 1_767_225_600}));
+    assert_eq!(answer, json!({"pong": 1_767_225_601}));
 }
 
 #[tokio::test]

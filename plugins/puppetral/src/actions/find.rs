@@ -1,0 +1,65 @@
+//! `find`: the state of one resource, and whether Puppet manages it.
+
+use std::sync::Arc;
+
+use muster_api::{Action, ActionError, Context};
+use muster_engine::resource::Resource;
+use muster_engine::{Engine, EngineError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::options::Options;
+use crate::{managed, refusal, shown};
+
+pub(crate) struct Find(pub(crate) Arc<Options>);
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Input {
+    #[serde(rename = "type")]
+    type_name: String,
+    name: String,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+pub(crate) struct Output {
+    #[serde(rename = "type")]
+    type_name: String,
+    name: String,
+    /// True, false, or "unknown".
+    managed: Value,
+    properties: Map<String, Value>,
+}
+
+impl Action for Find {
+    const NAME: &'static str = "find";
+    type Input = Input;
+    type Output = Output;
+
+    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+        let (system, options) = (Arc::clone(&cx.system), Arc::clone(&self.0));
+        cx.blocking(move |_| {
+            let engine = Engine::new(Arc::clone(&system));
+            let (type_name, name) = (input.type_name.to_lowercase(), input.name);
+            let refused = |error: EngineError| refusal::of_engine(&error);
+            let state = engine.find(&type_name, &name).map_err(refused)?;
+            let schema = engine.types().find(|schema| schema.type_name == type_name);
+            let resource = schema
+                .map(|schema| Resource::named(schema, &name))
+                .transpose();
+            let managed = resource
+                .map_err(refused)?
+                .map(|resource| managed::look_up(&*system, &options, &resource))
+                .transpose()
+                .map_err(|error| refusal::of_system(&error))?;
+            Ok(Output {
+                properties: shown::properties(&engine, &type_name, &state.values),
+                managed: managed.unwrap_or(managed::Managed::Unknown).into(),
+                type_name,
+                name,
+            })
+        })
+        .await?
+    }
+}

@@ -1,0 +1,86 @@
+//! Which resources may be changed, by their types and names. Pure; denied is what nobody allowed.
+
+use std::collections::BTreeSet;
+
+use muster_api::ActionError;
+use muster_engine::Engine;
+use muster_engine::resource::{Resource, Value};
+
+use crate::options::Options;
+
+const EXEC: &str = "exec";
+
+/// Parameters that are command lines of their own: where `exec` is denied, they are too.
+const COMMAND_PARAMETERS: [(&str, &str); 6] = [
+    ("file", "validate_cmd"),
+    ("service", "start"),
+    ("service", "stop"),
+    ("service", "restart"),
+    ("service", "status"),
+    ("service", "binary"),
+];
+
+/// Whether resources of this type may be changed.
+pub(crate) fn check_type(options: &Options, type_name: &str) -> Result<(), ActionError> {
+    let rule = match &options.allow_types {
+        _ if is_denied(options, type_name) => "deny_types",
+        Some(allowed) if !allowed.contains(type_name) => "allow_types",
+        _ => return Ok(()),
+    };
+    let message = format!("this node does not let resources of type {type_name} be changed");
+    Err(ActionError::denied(
+        message,
+        format!("plugins.puppetral.{rule}"),
+    ))
+}
+
+/// Whether this resource may be changed, once its type may.
+pub(crate) fn check_resource(
+    options: &Options,
+    engine: &Engine,
+    resource: &Resource,
+) -> Result<(), ActionError> {
+    let type_name = resource.type_name.as_str();
+    let command = COMMAND_PARAMETERS
+        .iter()
+        .find(|(of, parameter)| *of == type_name && resource.get(parameter).is_some());
+    if let Some((_, parameter)) = command.filter(|_| check_type(options, EXEC).is_err()) {
+        let message = format!(
+            "`{parameter}` of a {type_name} is a command, and this node does not let commands be run"
+        );
+        return Err(ActionError::denied(message, "plugins.puppetral.deny_types"));
+    }
+    let name = name(engine, resource);
+    match options.allow_names.get(type_name) {
+        Some(names) if !names.contains(&name) => {
+            let message = format!("this node does not let the {type_name} `{name}` be changed");
+            let rule = format!("plugins.puppetral.allow_names.{type_name}");
+            Err(ActionError::denied(message, rule))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_denied(options: &Options, type_name: &str) -> bool {
+    let names = |types: &Option<BTreeSet<String>>| {
+        types
+            .as_ref()
+            .is_some_and(|types| types.contains(type_name))
+    };
+    match options.deny_types {
+        Some(_) => names(&options.deny_types),
+        None => type_name == EXEC && !names(&options.allow_types),
+    }
+}
+
+/// What the machine knows the resource by: the value of its namevar, not its title. A command that is a list, as a line.
+fn name(engine: &Engine, resource: &Resource) -> String {
+    let schema = engine
+        .types()
+        .find(|schema| schema.type_name == resource.type_name);
+    match schema.and_then(|schema| resource.get(schema.namevar)) {
+        Some(Value::List(words)) => words.join(" "),
+        Some(other) => other.to_string(),
+        None => resource.name.clone(),
+    }
+}

@@ -1,0 +1,23 @@
+//! What was found on the machine, as it may be shown: properties only, sensitive ones hidden.
+
+use muster_engine::Engine;
+use muster_engine::plan::REDACTED;
+use muster_engine::resource::Values;
+use serde_json::{Map, Value, json};
+
+/// The properties that the type declares. What a type notes for itself beside them is left out.
+pub(crate) fn properties(engine: &Engine, type_name: &str, found: &Values) -> Map<String, Value> {
+    let schema = engine.types().find(|schema| schema.type_name == type_name);
+    let declared = schema.into_iter().flat_map(|schema| schema.properties());
+    declared
+        .filter_map(|property| {
+            let value = found.get(property.name)?;
+            let shown = if property.sensitive {
+                json!(REDACTED)
+            } else {
+                json!(value)
+            };
+            Some((property.name.to_owned(), shown))
+        })
+        .collect()
+}

@@ -1,0 +1,165 @@
+//! The agent through the doors that the host uses: inputs and outputs pass the DDL on the way.
+
+mod article;
+mod order;
+mod permission;
+mod reading;
+mod refusals;
+
+use std::sync::Arc;
+
+use muster_api::ddl::{Ddl, builtin};
+use muster_api::system::System;
+use muster_api::system::command::Output;
+use muster_api::system::fake::FakeSystem;
+use muster_api::system::real::RealSystem;
+use muster_api::testing::{TestNode, differences};
+use muster_api::{ActionError, Agent};
+use muster_engine::Engine;
+use serde_json::{Value, json};
+
+use crate::{Options, actions, agent};
+
+/// A machine, and the agent on it.
+#[derive(Clone)]
+struct Machine {
+    agent: Agent,
+    system: Arc<dyn System>,
+}
+
+impl Machine {
+    fn new(system: impl System + 'static, options: Value) -> Self {
+        let options: Options = serde_json::from_value(options).unwrap();
+        Self {
+            agent: agent(options).unwrap(),
+            system: Arc::new(system),
+        }
+    }
+
+    async fn ask(&self, action: &str, input: Value) -> Result<Value, ActionError> {
+        let declared = self.agent.ddl().action(action).unwrap();
+        let input = declared.validate_input(input.as_object().unwrap()).unwrap();
+        let node = TestNode::named("dev1.example.net").unwrap();
+        let cx = node
+            .context("puppetral", action, Arc::clone(&self.system))
+            .unwrap();
+        let checked = |output| Value::Object(declared.validate_output(&output).unwrap());
+        match self.agent.handler(action).unwrap().call(&cx, input).await {
+            Ok(output) => Ok(checked(output)),
+            Err(error) => {
+                checked(error.data.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Planned, then done, then done again: the plan's events are those of the change, and the second time nothing is left.
+    async fn converges(&self, input: Value) -> Value {
+        let plan = self.ask("plan", input.clone()).await.unwrap();
+        let done = self.ask("do", input.clone()).await.unwrap();
+        assert_eq!(changes(&plan), changes(&done), "{input}");
+        assert_eq!(
+            (&plan["changed"], &done["changed"]),
+            (&json!(true), &json!(true)),
+            "{done}"
+        );
+        let again = self.ask("do", input).await.unwrap();
+        assert_eq!(
+            (&again["changed"], &again["events"]),
+            (&json!(false), &json!([])),
+            "{again}"
+        );
+        assert_eq!(again["result"], json!("no changes"));
+        done
+    }
+
+    fn text(&self, path: &str) -> String {
+        String::from_utf8(self.system.read(path.as_ref(), 1 << 20).unwrap()).unwrap()
+    }
+}
+
+/// Property, previous and desired value of every event.
+fn changes(report: &Value) -> Vec<Value> {
+    let events = report["events"].as_array().unwrap().iter();
+    events
+        .map(|event| {
+            json!([
+                event["property"],
+                event["previous_value"],
+                event["desired_value"]
+            ])
+        })
+        .collect()
+}
+
+/// A scratch directory with the accounts of root and rip.
+fn scratch() -> (tempfile::TempDir, RealSystem) {
+    let directory = tempfile::tempdir().unwrap();
+    let files = [
+        (
+            "etc/passwd",
+            "root:x:0:0:root:/root:/bin/sh\nrip:x:1000:1000:R. I. P.:/home/rip:/bin/sh\n",
+        ),
+        (
+            "etc/shadow",
+            "root:*:19000:0:99999:7:::\nrip:$1$old$hash:19000:0:99999:7:::\n",
+        ),
+        ("etc/group", "root:x:0:\nrip:x:1000:\n"),
+        ("etc/gshadow", "root:*::\nrip:!::\n"),
+        ("etc/hosts", "# mine\n127.0.0.1\tlocalhost\n"),
+        ("etc/aliases", "# mine\npostmaster: root\n"),
+        ("tmp/.keep", ""),
+        ("home/.keep", ""),
+        ("run/.keep", ""),
+    ];
+    for (path, content) in files {
+        let path = directory.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    let system = RealSystem::new(directory.path().to_owned());
+    (directory, system)
+}
+
+/// A machine in memory with a hosts file.
+fn memory() -> FakeSystem {
+    let system = FakeSystem::new().with_root("/scratch");
+    system.file("/etc/hosts", "127.0.0.1\tlocalhost\n");
+    system
+}
+
+#[test]
+fn types_names_and_examples_equal_the_ddl() {
+    let ddl = Ddl::from_slice(builtin("puppetral").unwrap().as_bytes()).unwrap();
+    let found: Vec<String> = [
+        differences::<actions::Do>(&ddl),
+        differences::<actions::Plan>(&ddl),
+        differences::<actions::Find>(&ddl),
+        differences::<actions::Search>(&ddl),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
+fn what_a_type_calls_sensitive_the_ddl_calls_sensitive() {
+    let agent = agent(Options::default()).unwrap();
+    let engine = Engine::new(Arc::new(FakeSystem::new()));
+    let attributes = engine.types().flat_map(|schema| schema.attributes);
+    let secrets: Vec<&str> = attributes
+        .filter(|attribute| attribute.sensitive)
+        .map(|attribute| attribute.name)
+        .collect();
+    assert!(secrets.contains(&"password"));
+    for action in ["do", "plan"] {
+        let action = agent.ddl().action(action).unwrap();
+        assert!(
+            secrets.iter().all(|name| action.is_sensitive(name)),
+            "{secrets:?}"
+        );
+    }
+}
+
+fn output(code: i32, text: &str) -> Output {
+    Output::new(code, text)
+}
