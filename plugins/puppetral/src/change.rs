@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::managed::{self, Managed};
 use crate::options::Options;
-use crate::run_lock::{RunLock, Turn};
+use crate::run_lock::{RunLock, Turn, lock_file};
 use crate::{policy, refusal};
 
 /// Makes changes, within the options, one after the other.
@@ -98,13 +98,13 @@ struct Work {
 impl Work {
     fn run(self, cancel: Cancel) -> Result<Outcome, ActionError> {
         self.leave_managed_alone()?;
-        let patience = self.options.lock_wait;
-        let lock = self
-            .turn
-            .as_ref()
-            .map(|turn| turn.lock(&*self.system, patience))
-            .transpose();
-        let _until_it_is_done = lock.map_err(|error| refusal::of_system(&error))?;
+        let lock = match self.turn {
+            Some(_) => Some(lock_file(&*self.system, self.options.lock_wait)),
+            None => None,
+        };
+        let _until_it_is_done = lock
+            .transpose()
+            .map_err(|error| refusal::of_system(&error))?;
         Ok(self
             .engine
             .apply(&self.resource, cancel, self.turn.is_none()))

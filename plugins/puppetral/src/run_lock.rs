@@ -65,16 +65,13 @@ impl RunLock {
     }
 }
 
-impl Turn {
-    /// Takes the lock file. Blocks.
-    pub(crate) fn lock(
-        &self,
-        system: &dyn System,
-        patience: Duration,
-    ) -> Result<Box<dyn Lock>, SystemError> {
-        paths::create_dirs(system, Path::new(DIRECTORY), &Attributes::default())?;
-        system.lock(Path::new(FILE), patience)
-    }
+/// Takes the lock file, waiting as long as that. Blocks.
+pub(crate) fn lock_file(
+    system: &dyn System,
+    patience: Duration,
+) -> Result<Box<dyn Lock>, SystemError> {
+    paths::create_dirs(system, Path::new(DIRECTORY), &Attributes::default())?;
+    system.lock(Path::new(FILE), patience)
 }
 
 fn busy(pid: u32) -> ActionError {

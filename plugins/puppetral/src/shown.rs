@@ -3,12 +3,13 @@
 use muster_engine::Engine;
 use muster_engine::plan::REDACTED;
 use muster_engine::resource::Values;
+use muster_engine::schema::Schema;
 use serde_json::{Map, Value, json};
 
 /// The properties that the type declares. What a type notes for itself beside them is left out.
 pub(crate) fn properties(engine: &Engine, type_name: &str, found: &Values) -> Map<String, Value> {
     let schema = engine.types().find(|schema| schema.type_name == type_name);
-    let declared = schema.into_iter().flat_map(|schema| schema.properties());
+    let declared = schema.into_iter().flat_map(Schema::properties);
     declared
         .filter_map(|property| {
             let value = found.get(property.name)?;

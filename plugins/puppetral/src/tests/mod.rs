@@ -2,6 +2,7 @@
 
 mod article;
 mod order;
+mod parity;
 mod permission;
 mod reading;
 mod refusals;

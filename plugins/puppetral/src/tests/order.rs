@@ -119,7 +119,7 @@ async fn a_change_begins_when_the_run_has_ended() {
     });
     let early = tokio::time::timeout(Duration::from_millis(50), async {
         while !change.is_finished() {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     })
     .await;
