@@ -1,6 +1,7 @@
 //! What may be typed: clap structures only, one file for each group of commands. Nothing is done here.
 
 pub mod broker;
+pub mod demo;
 pub mod org;
 
 use std::path::PathBuf;
@@ -99,6 +100,9 @@ pub enum Command {
     /// Configure and run the broker
     #[command(subcommand)]
     Broker(broker::Broker),
+    /// Try everything on this machine: a broker and some nodes
+    #[command(subcommand)]
+    Demo(demo::Demo),
 }
 
 impl Cli {

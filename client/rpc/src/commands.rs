@@ -2,7 +2,9 @@
 //! ended; it reads neither the command line nor the environment.
 
 mod broker;
+pub mod demo;
 mod org;
+pub mod table;
 
 use crate::cli::{Cli, Command};
 use crate::environment::Environment;
@@ -15,5 +17,6 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
     match cli.command {
         Command::Org(command) => org::run(command, environment, printer).await,
         Command::Broker(command) => broker::run(command, environment, printer),
+        Command::Demo(command) => demo::run(command, environment, printer).await,
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::broker::program::BrokerError;
+use crate::commands::demo::DemoError;
 use crate::exit::Exit;
 use crate::organisation::OrganisationError;
 use crate::organisation::push::PushError;
@@ -24,6 +25,9 @@ pub enum Error {
     /// The broker's program.
     #[error(transparent)]
     Broker(#[from] BrokerError),
+    /// The demonstration.
+    #[error(transparent)]
+    Demo(#[from] DemoError),
     /// Standard output is closed or full.
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -42,6 +46,7 @@ impl Error {
                 vec!["is the broker running? `rpc broker run` starts it".to_owned()]
             }
             Self::Broker(error) => error.hints(),
+            Self::Demo(error) => error.hints(),
             Self::Push(PushError::Refused(_)) | Self::Output(_) | Self::Runtime(_) => Vec::new(),
         }
     }

@@ -3,6 +3,11 @@
 //! Read from here: [`cli`] says what may be typed, [`commands`] has one file for each command, [`printer`] is all that
 //! prints, [`diagnostics`] tells of failures, [`exit`] has the exit codes.
 
+#![expect(
+    unreachable_pub,
+    reason = "a command has no outside: `pub` says what the other files may use"
+)]
+
 mod broker;
 mod cli;
 mod clock;

@@ -21,7 +21,7 @@ const SYSTEM_FILE: &str = "/etc/muster/rpc.toml";
 /// Largest configuration file in bytes.
 const FILE_BYTES: u64 = 1024 * 1024;
 /// Longest time that may be configured.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const LONGEST: Duration = Duration::from_hours(24);
 
 /// What a command that asks the fleet needs to know.
 #[derive(Debug, Clone)]

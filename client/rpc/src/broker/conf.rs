@@ -46,7 +46,7 @@ enum Accounts {
 
 impl Conf {
     /// The configuration that lies in the organisation's own directory.
-    pub fn of(organisation: &Organisation) -> Result<Self, OrganisationError> {
+    pub fn of(organisation: &Organisation) -> Self {
         let (layout, profile) = (organisation.layout(), organisation.profile());
         let certificate = Certificate {
             certificate: layout.broker_certificate(),
@@ -58,7 +58,7 @@ impl Conf {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        Ok(Self {
+        Self {
             name: profile.name.clone(),
             host: if profile.broker.tls {
                 "0.0.0.0"
@@ -74,7 +74,7 @@ impl Conf {
             accounts: Accounts::Beside(accounts),
             jetstream: None,
             ports_directory: None,
-        })
+        }
     }
 
     /// The same for a file that lies elsewhere.

@@ -29,8 +29,12 @@ pub struct Config {
     /// Which organisation.
     #[command(flatten)]
     pub place: Where,
-    /// Where JetStream keeps its data; without it there is no JetStream
-    #[arg(long, value_name = "DIR")]
+    /// Where streams are kept.
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "Where JetStream keeps its data; without it there is no JetStream"
+    )]
     pub jetstream_dir: Option<PathBuf>,
     /// Port to listen on, instead of the organisation's
     #[arg(long)]

@@ -9,6 +9,9 @@ use muster_wire::token::scope::Grant;
 
 use crate::organisation::{Kind, lifetime};
 
+const WHERE: &str =
+    "Directory of the organisation [env: MUSTER_ORG; else the current directory, if it is one]";
+
 /// The commands on an organisation.
 #[derive(Debug, Subcommand)]
 pub enum Org {
@@ -45,8 +48,8 @@ pub enum Org {
 /// Which organisation.
 #[derive(Debug, Clone, Args)]
 pub struct Where {
-    /// Directory of the organisation [env: MUSTER_ORG; else the current directory if it is one]
-    #[arg(long, value_name = "DIR")]
+    /// Its directory.
+    #[arg(long, value_name = "DIR", help = WHERE)]
     pub org: Option<PathBuf>,
 }
 

@@ -6,7 +6,6 @@ mod list;
 mod push;
 mod revoke;
 mod show;
-mod table;
 
 use crate::cli::org::{Org, Where};
 use crate::environment::Environment;

@@ -113,7 +113,7 @@ pub fn create(plan: Plan, now: Millis) -> Result<Organisation, OrganisationError
         organisation.write_certificates(&plan.hosts)?;
     }
     organisation.write_broker_accounts()?;
-    let conf = Conf::of(&organisation)?;
+    let conf = Conf::of(&organisation);
     files::replace(&organisation.layout.broker_config(), conf.text().as_bytes())?;
     files::replace(
         &organisation.layout.profile(),
@@ -189,7 +189,7 @@ impl Organisation {
 
 /// A directory that is not there is as good as an empty one.
 fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
-    match fs::read_dir(directory).map(|entries| entries.count()) {
+    match fs::read_dir(directory).map(Iterator::count) {
         Ok(0) => Ok(()),
         Ok(_) => Err(OrganisationError::Occupied {
             directory: directory.to_owned(),

@@ -80,7 +80,7 @@ impl Organisation {
             kind: Kind::Service,
             name: name.clone(),
             grants: Vec::new(),
-            expires: Some(Duration::from_secs(60)),
+            expires: Some(Duration::from_mins(1)),
             renew: false,
             out: None,
         };

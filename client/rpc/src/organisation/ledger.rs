@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use muster_wire::identity::Identity;
 use muster_wire::token::claims::Account;
-use muster_wire::token::{PublicKey, Role, Seconds};
+use muster_wire::token::{PublicKey, Seconds};
 use serde::{Deserialize, Serialize};
 
 use super::files::{self, FileError};
@@ -27,15 +27,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The role that a party of this kind has in the fleet's account.
-    pub fn role(self) -> Role {
-        match self {
-            Self::User => Role::Caller,
-            Self::Node => Role::Node,
-            Self::Service => Role::Service,
-        }
-    }
-
     /// The word for several.
     pub fn plural(self) -> &'static str {
         match self {

@@ -59,8 +59,9 @@ fn a_slip_of_the_pen_is_told_with_what_was_meant() {
         "nonsense = 1\n{}[discovery]\ntimeout_second = 5\n",
         minimal()
     );
-    let settings = parse(&text).unwrap();
+    let mut settings = parse(&text).unwrap();
     assert_eq!(settings.discovery_timeout, Duration::from_secs(2));
+    settings.warnings.sort_by(|a, b| b.cmp(a));
     assert_eq!(
         settings.warnings,
         [

@@ -17,7 +17,7 @@ pub fn run(args: &Config, organisation: &Organisation, printer: &Printer) -> Res
     } else {
         args.out.clone()
     };
-    let mut conf = Conf::of(organisation)?;
+    let mut conf = Conf::of(organisation);
     if out.as_ref() != Some(&own) {
         conf = conf.elsewhere(organisation)?;
     }

@@ -4,9 +4,9 @@ use muster_wire::token::claims::Account;
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
-use super::table::table;
 use crate::cli::org::List;
 use crate::clock;
+use crate::commands::table::table;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::organisation::{Kind, Organisation, Record, State};

@@ -1,7 +1,7 @@
 //! `rpc org show`: what the organisation's account says, or one party's token, with the permissions written out.
 
 use muster_wire::token::claims::{Account, ScopedKey, SigningKeyEntry, Subjects, User};
-use muster_wire::token::decode::decode;
+use muster_wire::token::decode::{Decoded, decode};
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
@@ -95,7 +95,7 @@ fn party(
     now: Seconds,
 ) -> Result<PartyDocument, OrganisationError> {
     let path = organisation.layout().ledger();
-    let decoded = decode::<User>(&record.token).and_then(|decoded| decoded.verify());
+    let decoded = decode::<User>(&record.token).and_then(Decoded::verify);
     let claims = decoded.map_err(|source| OrganisationError::Token { path, source })?;
     let scope = scopes(account).find(|scope| scope.key == claims.iss);
     let fill = |subject: &str| filled(subject, &claims.name, &claims.sub, &claims.nats.tags);

@@ -1,0 +1,98 @@
+//! Starts the demonstration's broker, and learns on which port it listens from the file that nats-server writes.
+
+use std::fs;
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::time::{Instant, interval};
+
+use super::DemoError;
+use super::process::{self, Process};
+use super::record;
+use super::up::log_tail;
+use crate::broker::conf::Conf;
+use crate::organisation::{Organisation, files};
+
+/// How long the broker may take to listen.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often the file is looked for.
+const TICK: Duration = Duration::from_millis(10);
+/// Largest file in bytes.
+const PORTS_BYTES: u64 = 64 * 1024;
+
+/// What nats-server writes: the addresses for clients.
+#[derive(Debug, Deserialize)]
+struct Ports {
+    nats: Vec<String>,
+}
+
+/// A broker that was started and does not listen yet.
+#[derive(Debug)]
+pub struct Starting {
+    child: Child,
+    /// Its process.
+    pub process: Process,
+}
+
+/// Starts it on loopback.
+pub fn start(
+    program: &Path,
+    organisation: &Organisation,
+    directory: &Path,
+) -> Result<Starting, DemoError> {
+    let ports = directory.join("ports");
+    files::private_directory(&ports)?;
+    let mut conf = Conf::of(organisation);
+    "127.0.0.1".clone_into(&mut conf.host);
+    conf.jetstream = Some(directory.join("jetstream"));
+    conf.ports_directory = Some(ports);
+    let path = organisation.layout().broker_config();
+    files::replace(&path, conf.text().as_bytes())?;
+    let log = directory.join("log/broker.log");
+    let (child, process) =
+        process::start(program, &["--config".as_ref(), path.as_os_str()], &[], &log)?;
+    Ok(Starting { child, process })
+}
+
+impl Starting {
+    /// Waits until it listens, and says where.
+    pub async fn url(&mut self, directory: &Path) -> Result<record::Broker, DemoError> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut ticks = interval(TICK);
+        let name = || "the broker".to_owned();
+        let words = || log_tail(&directory.join("log/broker.log"));
+        loop {
+            if let Some(url) = listening(&directory.join("ports")) {
+                return Ok(record::Broker {
+                    url,
+                    process: self.process,
+                });
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(DemoError::Ended {
+                    name: name(),
+                    status,
+                    words: words(),
+                });
+            }
+            if Instant::now() > deadline {
+                return Err(DemoError::Late {
+                    name: name(),
+                    within: PATIENCE,
+                    words: words(),
+                });
+            }
+            ticks.tick().await;
+        }
+    }
+}
+
+/// The address in the file, once it is there as a whole.
+fn listening(directory: &Path) -> Option<String> {
+    let mut entries = fs::read_dir(directory).ok()?.filter_map(Result::ok);
+    let file = entries.find(|entry| entry.path().extension().is_some_and(|end| end == "ports"))?;
+    let ports: Ports = serde_json::from_str(&files::read(&file.path(), PORTS_BYTES).ok()?).ok()?;
+    ports.nats.into_iter().next()
+}

@@ -1,0 +1,140 @@
+//! Writes what a node of the demonstration needs: its configuration, and a machine of its own in a directory.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use muster_wire::Millis;
+use serde::Serialize;
+
+use super::DemoError;
+use super::fleet::{Member, USER};
+use crate::organisation::{Kind, Lock, Order, Organisation, OrganisationError, bundle, files};
+
+/// How long the credentials of a demonstration are valid.
+pub const LIFETIME: Duration = Duration::from_hours(30 * 24);
+
+/// The agents that the demonstration's user may ask.
+const AGENTS: [&str; 2] = ["puppetral", "rpcutil"];
+
+/// Where everything of a node is, relative to its directory.
+#[derive(Debug, Serialize)]
+struct Extra {
+    paths: Paths,
+}
+
+#[derive(Debug, Serialize)]
+struct Paths {
+    state: &'static str,
+    facts_d: &'static str,
+    classes: &'static str,
+    policies: &'static str,
+    ddls: &'static str,
+    audit: &'static str,
+    root: &'static str,
+}
+
+const PATHS: Paths = Paths {
+    state: "state",
+    facts_d: "facts.d",
+    classes: "classes.txt",
+    policies: "policies",
+    ddls: "ddl",
+    audit: "audit.log",
+    root: "root",
+};
+
+/// The files of the machine. Only root is there, as on a fresh one.
+const ROOT_FILES: [(&str, &str); 6] = [
+    ("etc/passwd", "root:x:0:0:root:/root:/bin/bash\n"),
+    ("etc/group", "root:x:0:\n"),
+    (
+        "etc/hosts",
+        "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n",
+    ),
+    ("etc/aliases", "postmaster: root\n"),
+    ("etc/shells", "/bin/sh\n/bin/bash\n"),
+    (
+        "etc/login.defs",
+        "UID_MIN 1000\nUID_MAX 60000\nGID_MIN 1000\nGID_MAX 60000\n",
+    ),
+];
+
+/// Those that hold secrets on a real machine.
+const ROOT_SECRETS: [(&str, &str); 2] = [
+    ("etc/shadow", "root:*:19000:0:99999:7:::\n"),
+    ("etc/gshadow", "root:*::\n"),
+];
+
+/// The empty directories of the machine.
+const ROOT_DIRECTORIES: [&str; 8] = [
+    "etc/cron.d",
+    "etc/skel",
+    "home",
+    "root",
+    "tmp",
+    "var/lib",
+    "var/log",
+    "var/spool/cron/crontabs",
+];
+
+/// Makes the node, and returns where its configuration is.
+pub fn make(
+    organisation: &Organisation,
+    lock: &Lock,
+    directory: &Path,
+    member: &Member,
+    now: Millis,
+) -> Result<PathBuf, DemoError> {
+    let order = Order {
+        kind: Kind::Node,
+        name: member.name.clone(),
+        grants: Vec::new(),
+        expires: Some(LIFETIME),
+        renew: false,
+        out: None,
+    };
+    let issued = organisation.issue(lock, &order, now)?;
+    organisation.bundle_node(
+        directory,
+        &issued.creds,
+        &member.name,
+        Extra { paths: PATHS },
+    )?;
+    for below in [PATHS.state, PATHS.facts_d, PATHS.policies, PATHS.ddls] {
+        files::private_directory(&directory.join(below))?;
+    }
+    let facts =
+        serde_json::to_vec_pretty(&member.facts).map_err(|error| OrganisationError::Format {
+            what: "the node's facts",
+            source: error.into(),
+        })?;
+    files::replace(&directory.join("facts.d/demo.json"), &facts)?;
+    let classes = member.classes.join("\n") + "\n";
+    files::replace(&directory.join(PATHS.classes), classes.as_bytes())?;
+    for agent in AGENTS {
+        let policy = format!("policy default deny\nallow\tcaller={USER}\t*\t*\t*\n");
+        let path = directory
+            .join(PATHS.policies)
+            .join(format!("{agent}.policy"));
+        files::replace(&path, policy.as_bytes())?;
+    }
+    machine(&directory.join(PATHS.root), member)?;
+    Ok(directory.join(bundle::name::NODE_CONFIG))
+}
+
+/// Makes the directory that is the node's machine.
+fn machine(root: &Path, member: &Member) -> Result<(), DemoError> {
+    for directory in ROOT_DIRECTORIES {
+        files::private_directory(&root.join(directory))?;
+    }
+    for (path, text) in ROOT_FILES {
+        files::replace(&root.join(path), text.as_bytes())?;
+    }
+    for (path, text) in ROOT_SECRETS {
+        files::replace_secret(&root.join(path), text.as_bytes())?;
+    }
+    Ok(files::replace(
+        &root.join("etc/hostname"),
+        format!("{}\n", member.name).as_bytes(),
+    )?)
+}

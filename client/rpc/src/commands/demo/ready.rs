@@ -1,0 +1,103 @@
+//! Waits until a node says that it is ready, as systemd does: `READY=1` on a datagram socket (`sd_notify(3)`).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::net::UnixDatagram;
+use tokio::time::{Instant, interval, timeout_at};
+
+use super::DemoError;
+
+/// The variable that tells a program where to report.
+pub const VARIABLE: &str = "NOTIFY_SOCKET";
+/// Largest report in bytes.
+const REPORT_BYTES: usize = 4096;
+/// How often a waiting node is looked after.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Where one node reports.
+#[derive(Debug)]
+pub struct Listener {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Listener {
+    /// Listens there.
+    pub fn new(path: PathBuf) -> Result<Self, DemoError> {
+        match UnixDatagram::bind(&path) {
+            Ok(socket) => Ok(Self { socket, path }),
+            Err(source) => Err(DemoError::Listen { path, source }),
+        }
+    }
+
+    /// What to tell the node.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits until the node is ready: true; false when `is_over` says that there is no use in waiting, or at the deadline.
+    pub async fn ready(&self, deadline: Instant, mut is_over: impl FnMut() -> bool) -> bool {
+        let mut ticks = interval(TICK);
+        let mut report = vec![0; REPORT_BYTES];
+        let wait = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    received = self.socket.recv(&mut report) => {
+                        let said = received.ok().and_then(|length| report.get(..length));
+                        if said.is_some_and(is_ready) {
+                            return true;
+                        }
+                    }
+                    _ = ticks.tick() => if is_over() {
+                        return false;
+                    },
+                }
+            }
+        };
+        timeout_at(deadline, wait).await.unwrap_or(false)
+    }
+}
+
+/// A report has one assignment a line.
+fn is_ready(report: &[u8]) -> bool {
+    report
+        .split(|byte| *byte == b'\n')
+        .any(|line| line == b"READY=1")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::{Listener, is_ready};
+
+    #[test]
+    fn ready_is_a_line_of_its_own() {
+        assert!(is_ready(b"STATUS=connected\nREADY=1\nMAINPID=3"));
+        assert!(!is_ready(b"READY=10"));
+        assert!(!is_ready(b"STATUS=READY=1"));
+    }
+
+    #[tokio::test]
+    async fn other_reports_are_not_taken_for_readiness() {
+        let scratch = tempfile::tempdir().unwrap();
+        let listener = Listener::new(scratch.path().join("s")).unwrap();
+        let node = UnixDatagram::unbound().unwrap();
+        let deadline = || Instant::now() + Duration::from_secs(60);
+        node.send_to(b"STATUS=connecting", listener.path()).unwrap();
+        let mut looks = 0;
+        let over = || {
+            looks += 1;
+            looks > 2
+        };
+        assert!(!listener.ready(deadline(), over).await);
+        node.send_to(b"READY=1\n", listener.path()).unwrap();
+        assert!(listener.ready(deadline(), || false).await);
+        assert!(!listener.ready(Instant::now(), || false).await);
+    }
+}

@@ -1,0 +1,259 @@
+//! `rpc demo up`: makes an organisation, starts its broker and some nodes, and waits until all of them answer.
+
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+
+use muster_wire::identity::{Identity, Name};
+use muster_wire::token::scope::Grant;
+use tokio::time::Instant;
+
+use super::ready::{self, Listener};
+use super::record::{self, Record};
+use super::{DemoError, broker, fleet, node, process};
+use crate::broker::program;
+use crate::cli::demo::Up;
+use crate::clock;
+use crate::diagnostics::code;
+use crate::environment::{CONFIG, Environment};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::organisation::{self, Kind, Order, Organisation, OrganisationError, Plan, files};
+use crate::printer::{GOOD, Printer};
+
+/// How long all nodes together may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Most bytes of a log that are read for its end.
+const LOG_BYTES: u64 = 1024 * 1024;
+/// How many lines of a failed node's log are shown.
+const LOG_LINES: usize = 15;
+/// How long what was started may take to end after a failure.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A node that was started and is not ready yet.
+struct Starting {
+    name: Identity,
+    child: Child,
+    listener: Listener,
+}
+
+/// Runs it.
+pub async fn run(
+    args: &Up,
+    directory: PathBuf,
+    environment: &Environment,
+    printer: &Printer,
+) -> Result<Exit, Error> {
+    let server = program::find(environment)?;
+    let daemon = find_daemon(environment)?;
+    record::claim(&directory)?;
+    let mut record = Record::default();
+    let started = Instant::now();
+    let result = raise(args, &directory, &server, &daemon, &mut record, printer).await;
+    if let Err(error) = result {
+        process::stop(&record.nodes_first(), STOP_PATIENCE).await?;
+        return Err(error.into());
+    }
+    let (nodes, taken) = (record.nodes.len(), started.elapsed().as_secs_f64());
+    printer.say(format_args!(
+        "{GOOD}up{GOOD:#}: a broker and {nodes} nodes, in {taken:.1} s"
+    ));
+    printer.line(format_args!(
+        "export {CONFIG}={}",
+        directory.join("rpc.toml").display()
+    ))?;
+    next_steps(args, printer);
+    Ok(Exit::Passed)
+}
+
+fn next_steps(args: &Up, printer: &Printer) {
+    let place = args.place.directory.as_ref();
+    let place = place.map_or_else(String::new, |path| format!(" --dir {}", path.display()));
+    printer.say("\nTry next, after the line above:");
+    for (command, purpose) in [
+        ("rpc ping", "who is there"),
+        (
+            "rpc find -W \"environment=development customer=acme mysql::master\"",
+            "who is meant",
+        ),
+        (
+            "rpc do puppetral type=user name=rip -C mysql::master",
+            "a user on each of them",
+        ),
+        (
+            &format!("rpc demo down{place}"),
+            "ends it, and removes everything",
+        ),
+    ] {
+        printer.say(format_args!("  {}  {purpose}", code(command)));
+    }
+}
+
+/// Starts everything, and records each process before it waits for anything.
+async fn raise(
+    args: &Up,
+    directory: &Path,
+    server: &Path,
+    daemon: &Path,
+    record: &mut Record,
+    printer: &Printer,
+) -> Result<(), DemoError> {
+    let mut organisation = make_organisation(directory, args.port)?;
+    for below in ["log", "run"] {
+        files::private_directory(&directory.join(below))?;
+    }
+    let mut starting = broker::start(server, &organisation, directory)?;
+    record.broker = Some(record::Broker {
+        url: String::new(),
+        process: starting.process,
+    });
+    record.save(directory)?;
+    let broker = starting.url(directory).await?;
+    organisation.set_urls(vec![broker.url.clone()])?;
+    printer.detail(format_args!("the broker listens on {}", broker.url));
+    record.broker = Some(broker);
+    make_user(&organisation, directory)?;
+    let mut nodes = start_nodes(
+        usize::from(args.nodes),
+        daemon,
+        &organisation,
+        directory,
+        record,
+    )?;
+    let deadline = Instant::now() + PATIENCE;
+    for node in &mut nodes {
+        await_node(node, directory, deadline).await?;
+        printer.detail(format_args!("{} is ready", node.name));
+    }
+    Ok(())
+}
+
+fn make_organisation(directory: &Path, port: u16) -> Result<Organisation, DemoError> {
+    let name = |error: muster_wire::identity::NameError| OrganisationError::Name(error.to_string());
+    let plan = Plan {
+        directory: directory.join("org"),
+        name: Some("demo".to_owned()),
+        collectives: vec![Name::parse("muster").map_err(name)?],
+        hosts: Vec::new(),
+        port: if port == 0 { -1 } else { i32::from(port) },
+        tls: true,
+    };
+    Ok(organisation::create(plan, clock::now())?)
+}
+
+/// Makes the user, with its configuration at the top of the directory.
+fn make_user(organisation: &Organisation, directory: &Path) -> Result<(), DemoError> {
+    let name =
+        Identity::parse(fleet::USER).map_err(|error| OrganisationError::Name(error.to_string()))?;
+    let order = Order {
+        kind: Kind::User,
+        name,
+        grants: vec![Grant::Everything],
+        expires: Some(node::LIFETIME),
+        renew: false,
+        out: None,
+    };
+    let lock = organisation.lock()?;
+    let issued = organisation.issue(&lock, &order, clock::now())?;
+    Ok(organisation.bundle_user(directory, &issued.creds)?)
+}
+
+fn start_nodes(
+    count: usize,
+    daemon: &Path,
+    organisation: &Organisation,
+    directory: &Path,
+    record: &mut Record,
+) -> Result<Vec<Starting>, DemoError> {
+    let lock = organisation.lock()?;
+    let members =
+        fleet::members(count).map_err(|error| OrganisationError::Name(error.to_string()))?;
+    let mut nodes = Vec::with_capacity(count);
+    for (index, member) in members.into_iter().enumerate() {
+        let place = directory.join("nodes").join(member.name.as_str());
+        let config = node::make(organisation, &lock, &place, &member, clock::now())?;
+        // The path of a socket has at most 107 bytes, so a number must do.
+        let listener = Listener::new(directory.join(format!("run/{index}")))?;
+        let (child, process) = process::start(
+            daemon,
+            &["--config".as_ref(), config.as_os_str()],
+            &[(ready::VARIABLE, listener.path().as_os_str())],
+            &log_of(directory, &member.name),
+        )?;
+        record.nodes.push(record::Node {
+            name: member.name.to_string(),
+            process,
+        });
+        record.save(directory)?;
+        nodes.push(Starting {
+            name: member.name,
+            child,
+            listener,
+        });
+    }
+    Ok(nodes)
+}
+
+async fn await_node(
+    node: &mut Starting,
+    directory: &Path,
+    deadline: Instant,
+) -> Result<(), DemoError> {
+    let child = &mut node.child;
+    let mut ended = None;
+    let is_over = || {
+        ended = child.try_wait().ok().flatten();
+        ended.is_some()
+    };
+    if node.listener.ready(deadline, is_over).await {
+        return Ok(());
+    }
+    let (name, words) = (
+        node.name.to_string(),
+        log_tail(&log_of(directory, &node.name)),
+    );
+    Err(match ended {
+        Some(status) => DemoError::Ended {
+            name,
+            status,
+            words,
+        },
+        None => DemoError::Late {
+            name,
+            within: PATIENCE,
+            words,
+        },
+    })
+}
+
+fn log_of(directory: &Path, name: &Identity) -> PathBuf {
+    directory.join("log").join(format!("{name}.log"))
+}
+
+/// The last lines of a log, indented.
+pub fn log_tail(path: &Path) -> String {
+    let text = files::read(path, LOG_BYTES).unwrap_or_else(|error| error.to_string());
+    let lines: Vec<&str> = text.lines().collect();
+    let tail = lines.iter().skip(lines.len().saturating_sub(LOG_LINES));
+    tail.map(|line| format!("    {line}"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The daemon's program: the variable's, or the one that came with this command, or the first in `PATH`.
+fn find_daemon(environment: &Environment) -> Result<PathBuf, DemoError> {
+    if let Some(named) = &environment.rpcd {
+        return if named.is_file() {
+            Ok(named.clone())
+        } else {
+            Err(DemoError::NamedDaemon(named.clone()))
+        };
+    }
+    let beside = std::env::current_exe()
+        .ok()
+        .map(|own| own.with_file_name("rpcd"));
+    beside
+        .filter(|path| path.is_file())
+        .or_else(|| environment.find_program("rpcd"))
+        .ok_or(DemoError::NoDaemon)
+}

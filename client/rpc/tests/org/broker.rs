@@ -1,0 +1,124 @@
+//! A real nats-server with an organisation's configuration.
+
+#![expect(clippy::disallowed_types, reason = "runs the broker")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use muster_bus::{Bus, BusError, Options, Secret, Server};
+use muster_wire::subject;
+use muster_wire::token::Creds;
+use serde_json::Value;
+
+use crate::world::{World, files, talk};
+
+/// A running broker; it ends with the test.
+pub(crate) struct Broker {
+    child: Child,
+    pub(crate) url: String,
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `nats-server`, or a loud word that it is missing.
+pub(crate) fn nats_server() -> Option<PathBuf> {
+    let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = named.or_else(|| {
+        std::env::split_paths(&path)
+            .map(|directory| directory.join("nats-server"))
+            .find(|path| path.is_file())
+    });
+    if found.is_none() {
+        eprintln!("SKIPPED: there is no nats-server in NATS_SERVER or PATH");
+    }
+    found
+}
+
+impl Broker {
+    /// Starts the organisation's broker on a port of its own choice, and tells the organisation which.
+    pub(crate) async fn start(program: &Path, world: &World, jetstream: bool) -> Self {
+        let ports = world.scratch.path().join("ports");
+        let store = world.scratch.path().join("store");
+        fs::create_dir(&ports).unwrap();
+        let mut args = vec!["broker", "config", "--write"];
+        if jetstream {
+            args.extend(["--jetstream-dir", store.to_str().unwrap()]);
+        }
+        world.ok(&args);
+        let config = world.org().join("broker/nats.conf");
+        let text = fs::read_to_string(&config).unwrap();
+        let checked = Command::new(program)
+            .args(["-t", "-c"])
+            .arg(&config)
+            .output()
+            .unwrap();
+        assert!(checked.status.success(), "{}", talk(&checked));
+        let mut lines: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.starts_with("port: "))
+            .collect();
+        let port = format!("port: -1\nports_file_dir: \"{}\"", ports.display());
+        lines.push(&port);
+        fs::write(&config, lines.join("\n").replace("0.0.0.0", "127.0.0.1")).unwrap();
+        let log = fs::File::create(world.scratch.path().join("broker.log")).unwrap();
+        let child = Command::new(program)
+            .arg("-c")
+            .arg(&config)
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut broker = Self {
+            child,
+            url: String::new(),
+        };
+        broker.url = broker.wait_for_url(&ports).await;
+        let profile = world.org().join("organisation.toml");
+        let text = fs::read_to_string(&profile).unwrap();
+        let (before, after) = text.split_once("urls = [").unwrap();
+        let after = after.split_once(']').unwrap().1;
+        fs::write(
+            &profile,
+            format!("{before}urls = [{:?}]{after}", broker.url),
+        )
+        .unwrap();
+        broker
+    }
+
+    async fn wait_for_url(&mut self, ports: &Path) -> String {
+        let mut ticks = tokio::time::interval(Duration::from_millis(10));
+        for _ in 0..1000 {
+            ticks.tick().await;
+            assert!(
+                self.child.try_wait().unwrap().is_none(),
+                "nats-server ended"
+            );
+            let Some(file) = files(ports).pop() else {
+                continue;
+            };
+            if let Ok(known) = serde_json::from_str::<Value>(&fs::read_to_string(file).unwrap()) {
+                return known["nats"][0].as_str().unwrap().to_owned();
+            }
+        }
+        panic!("nats-server did not say where it listens");
+    }
+
+    pub(crate) async fn connect(&self, world: &World, creds: &str) -> Result<Bus, BusError> {
+        let text = fs::read_to_string(world.org().join(creds)).unwrap();
+        let creds = Creds::parse(&text).unwrap();
+        let mut options = Options::command("test", vec![Server::parse(&self.url, true).unwrap()]);
+        let key = creds.key().clone();
+        let sign = move |nonce: &[u8]| key.sign(nonce).to_bytes().to_vec();
+        options.secret = Some(Secret::new(creds.jwt().to_owned(), sign));
+        options.inbox_prefix = Some(subject::inbox_prefix(&creds.key().public().to_string()));
+        options.authority = Some(world.org().join("ca.pem")).filter(|path| path.exists());
+        options.connect().await
+    }
+}

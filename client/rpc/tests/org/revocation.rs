@@ -1,0 +1,91 @@
+//! Revocations at a real nats-server.
+
+use std::fs;
+
+use muster_wire::subject;
+
+use crate::broker::{Broker, nats_server};
+use crate::world::World;
+
+#[tokio::test]
+async fn a_revoked_party_is_out_and_everybody_else_hears_of_it() {
+    let Some(program) = nats_server() else { return };
+    let world = World::new(&[]);
+    for party in [["user", "rip"], ["user", "anna"], ["node", "web1.acme.net"]] {
+        world.ok(&[&["org", "add"], &party[..]].concat());
+    }
+    let broker = Broker::start(&program, &world, true).await;
+    let rip = "creds/users/rip.creds";
+    assert!(broker.url.starts_with("tls://"), "{}", broker.url);
+    broker
+        .connect(&world, rip)
+        .await
+        .unwrap()
+        .close()
+        .await
+        .unwrap();
+
+    let node = broker
+        .connect(&world, "creds/nodes/web1.acme.net.creds")
+        .await
+        .unwrap();
+    let trust = subject::trust(&"muster".parse().unwrap());
+    let mut announcements = node.subscribe_all(&[trust]).await.unwrap();
+    world.ok(&["org", "revoke", "rip", "--yes"]);
+    let heard = announcements[0].next().await.unwrap();
+    let saved = fs::read_to_string(world.org().join("account.jwt")).unwrap();
+    assert_eq!(heard.payload(), saved.trim().as_bytes());
+
+    let refused = broker.connect(&world, rip).await.unwrap_err().to_string();
+    assert!(
+        refused.to_lowercase().contains("authorization"),
+        "{refused}"
+    );
+    broker
+        .connect(&world, "creds/users/anna.creds")
+        .await
+        .unwrap()
+        .close()
+        .await
+        .unwrap();
+    world.ok(&["org", "add", "user", "rip"]);
+    broker
+        .connect(&world, rip)
+        .await
+        .unwrap()
+        .close()
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn without_tls_the_broker_is_on_loopback_and_knows_later_revocations_at_its_start() {
+    let Some(program) = nats_server() else { return };
+    let world = World::new(&["--no-tls", "--port", "1"]);
+    world.ok(&["org", "add", "user", "rip"]);
+    world.ok(&["org", "add", "user", "anna"]);
+    assert_eq!(
+        world.rpc(&["org", "revoke", "rip", "--yes"]).status.code(),
+        Some(1)
+    );
+    let broker = Broker::start(&program, &world, false).await;
+    assert!(
+        broker.url.starts_with("nats://127.0.0.1:"),
+        "{}",
+        broker.url
+    );
+    assert!(
+        broker
+            .connect(&world, "creds/users/rip.creds")
+            .await
+            .is_err()
+    );
+    broker
+        .connect(&world, "creds/users/anna.creds")
+        .await
+        .unwrap()
+        .close()
+        .await
+        .unwrap();
+    world.ok(&["org", "push"]);
+}
