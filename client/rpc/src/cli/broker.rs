@@ -16,6 +16,10 @@ pub enum Broker {
   rpc broker config --jetstream-dir /var/lib/nats --write
   rpc broker config --out /etc/nats/nats.conf")]
     Config(Config),
+    /// Give the broker other names: a new certificate, and new addresses for nodes and clients
+    #[command(after_help = "Examples:
+  rpc broker rename --host broker.acme.net --host 10.0.0.1")]
+    Rename(Rename),
     /// Become nats-server, with the organisation's configuration
     #[command(after_help = "Examples:
   rpc broker run --org /srv/acme
@@ -45,6 +49,17 @@ pub struct Config {
     /// Write it to where `rpc broker run` takes it from
     #[arg(long, conflicts_with = "out")]
     pub write: bool,
+}
+
+/// `rpc broker rename`.
+#[derive(Debug, Args)]
+pub struct Rename {
+    /// Which organisation.
+    #[command(flatten)]
+    pub place: Where,
+    /// Name or address under which the broker is reached; repeatable; replaces those before
+    #[arg(long = "host", value_name = "NAME_OR_IP", required = true)]
+    pub hosts: Vec<String>,
 }
 
 /// `rpc broker run`.

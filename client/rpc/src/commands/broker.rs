@@ -1,6 +1,7 @@
 //! `rpc broker`: configures and runs nats-server.
 
 mod config;
+mod rename;
 mod run;
 
 use super::org::find;
@@ -14,6 +15,7 @@ use crate::printer::Printer;
 pub fn run(command: Broker, environment: &Environment, printer: &Printer) -> Result<Exit, Error> {
     match command {
         Broker::Config(args) => config::run(&args, &find(&args.place, environment)?, printer),
+        Broker::Rename(args) => rename::run(&args, find(&args.place, environment)?, printer),
         Broker::Run(args) => run::run(
             &args,
             &find(&args.place, environment)?,

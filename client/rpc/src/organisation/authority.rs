@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 
 use super::OrganisationError;
@@ -18,39 +18,41 @@ const YEARS: i16 = 10;
 /// Names by which the broker is always reached from its own host.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// An authority and a certificate that it signed, all in PEM.
+/// A certificate and its secret key, both in PEM.
 #[derive(Clone)]
-pub struct Certificates {
-    /// The authority's certificate, for everybody.
-    pub authority: String,
-    /// The authority's secret key.
-    pub authority_key: String,
-    /// The broker's certificate.
-    pub broker: String,
-    /// The broker's secret key.
-    pub broker_key: String,
+pub struct Certificate {
+    /// For everybody.
+    pub certificate: String,
+    /// For its owner.
+    pub key: String,
 }
 
-impl std::fmt::Debug for Certificates {
+impl std::fmt::Debug for Certificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Certificates")
-            .field("authority", &self.authority)
+        f.debug_struct("Certificate")
+            .field("certificate", &self.certificate)
             .finish_non_exhaustive()
     }
 }
 
-/// Makes a new authority, and a certificate for a broker that is reached under these names and addresses.
-pub fn make(organisation: &str, hosts: &[String]) -> Result<Certificates, OrganisationError> {
-    let mut authority = CertificateParams::new(Vec::new())?;
-    authority.distinguished_name.push(
-        DnType::CommonName,
-        format!("{organisation} Muster authority"),
-    );
-    authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    limit(&mut authority);
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+/// Makes a new authority.
+pub fn new(organisation: &str) -> Result<Certificate, OrganisationError> {
+    let key = KeyPair::generate()?;
+    let certificate = authority(organisation)?.self_signed(&key)?;
+    Ok(Certificate {
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
+    })
+}
 
+/// Makes a certificate for a broker that is reached under these names and addresses, signed with the authority's key.
+pub fn broker(
+    organisation: &str,
+    authority_key: &str,
+    hosts: &[String],
+) -> Result<Certificate, OrganisationError> {
+    let params = authority(organisation)?;
+    let issuer = Issuer::from_params(&params, KeyPair::from_pem(authority_key)?);
     let names = hosts
         .iter()
         .map(String::as_str)
@@ -58,24 +60,36 @@ pub fn make(organisation: &str, hosts: &[String]) -> Result<Certificates, Organi
         .map(str::to_owned);
     let mut broker = CertificateParams::new(names.collect::<Vec<_>>())?;
     let first = hosts.first().map_or("localhost", String::as_str);
-    // A common name has at most 64 characters; browsers and rustls look at the alternative names only.
-    broker.distinguished_name.push(
-        DnType::CommonName,
-        first.chars().take(64).collect::<String>(),
-    );
+    // A common name has at most 64 characters; clients look at the alternative names only.
+    let common: String = first.chars().take(64).collect();
+    broker.distinguished_name = DistinguishedName::new();
+    broker.distinguished_name.push(DnType::CommonName, common);
     broker.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     broker.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     broker.use_authority_key_identifier_extension = true;
     limit(&mut broker);
-    let broker_key = KeyPair::generate()?;
-    let certificate = broker.signed_by(&broker_key, &authority)?;
-
-    Ok(Certificates {
-        authority: authority.pem(),
-        authority_key: authority.key().serialize_pem(),
-        broker: certificate.pem(),
-        broker_key: broker_key.serialize_pem(),
+    let key = KeyPair::generate()?;
+    let certificate = broker.signed_by(&key, &issuer)?;
+    Ok(Certificate {
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
     })
+}
+
+/// What the authority is called. The same at each use, because certificates name their issuer by it.
+fn authority(organisation: &str) -> Result<CertificateParams, OrganisationError> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, organisation);
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "Muster authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    limit(&mut params);
+    Ok(params)
 }
 
 /// Whether a text is an address or a host name, and so can be in a certificate.
@@ -106,7 +120,7 @@ fn limit(params: &mut CertificateParams) {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_host, make};
+    use super::{broker, is_host, new};
 
     #[test]
     fn hosts_are_names_or_addresses() {
@@ -135,9 +149,16 @@ mod tests {
 
     #[test]
     fn secrets_stay_out_of_debug() {
-        let made = make("acme", &["broker.acme.net".to_owned()]).unwrap();
-        assert!(made.authority_key.contains("PRIVATE KEY"));
-        assert!(!format!("{made:?}").contains("PRIVATE"));
-        assert!(made.broker.starts_with("-----BEGIN CERTIFICATE-----"));
+        let authority = new("acme").unwrap();
+        let made = broker("acme", &authority.key, &["broker.acme.net".to_owned()]).unwrap();
+        for secret in [authority, made] {
+            assert!(secret.key.contains("PRIVATE KEY"));
+            assert!(!format!("{secret:?}").contains("PRIVATE"));
+            assert!(
+                secret
+                    .certificate
+                    .starts_with("-----BEGIN CERTIFICATE-----")
+            );
+        }
     }
 }

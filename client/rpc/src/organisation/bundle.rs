@@ -6,7 +6,7 @@ use muster_wire::identity::{Identity, Name};
 use muster_wire::token::{Creds, PublicKey};
 use serde::Serialize;
 
-use super::{FILE_BYTES, Organisation, OrganisationError, files, issue};
+use super::{FILE_BYTES, Kind, Organisation, OrganisationError, files, issue};
 
 /// The names of the files in a bundle.
 pub mod name {
@@ -62,6 +62,18 @@ struct Trust {
 /// Nothing beyond what every node has.
 #[derive(Debug, Serialize)]
 pub struct NoExtra {}
+
+/// Refuses a directory that holds a configuration already: it may be another fleet's.
+pub fn require_free(directory: &Path, kind: Kind) -> Result<(), OrganisationError> {
+    let (config, creds) = match kind {
+        Kind::User => (name::USER_CONFIG, name::USER_CREDS),
+        Kind::Node | Kind::Service => (name::NODE_CONFIG, name::NODE_CREDS),
+    };
+    let mut paths = [config, creds].map(|name| directory.join(name)).into_iter();
+    paths
+        .find(|path| path.exists())
+        .map_or(Ok(()), |path| Err(OrganisationError::Configured(path)))
+}
 
 impl Organisation {
     /// Fills a directory for a node. `extra` are further sections of its configuration.

@@ -13,7 +13,7 @@ use muster_wire::token::{Creds, KeyKind, KeyPair};
 
 use super::account::{self, RoleKeys};
 use super::profile::{self, Broker, Profile};
-use super::{Key, Layout, Organisation, OrganisationError, authority, files};
+use super::{FILE_BYTES, Key, Layout, Lock, Organisation, OrganisationError, authority, files};
 use crate::broker::conf::Conf;
 
 /// What the new organisation shall be.
@@ -78,9 +78,7 @@ pub fn create(plan: Plan, now: Millis) -> Result<Organisation, OrganisationError
     if !profile::is_name(&name) {
         return Err(OrganisationError::Name(name));
     }
-    if let Some(host) = plan.hosts.iter().find(|host| !authority::is_host(host)) {
-        return Err(OrganisationError::Host(host.clone()));
-    }
+    require_hosts(&plan.hosts)?;
     require_empty(&directory)?;
     let layout = Layout::new(directory);
     for private in [
@@ -110,7 +108,8 @@ pub fn create(plan: Plan, now: Millis) -> Result<Organisation, OrganisationError
     organisation.write_keys(&keys)?;
     organisation.write_tokens(&keys, now)?;
     if plan.tls {
-        organisation.write_certificates(&plan.hosts)?;
+        organisation.write_authority()?;
+        organisation.write_certificate(&plan.hosts)?;
     }
     organisation.write_broker_accounts()?;
     let conf = Conf::of(&organisation);
@@ -174,16 +173,41 @@ impl Organisation {
         Creds::new(&token, pair).map_err(|source| OrganisationError::Creds { path, source })
     }
 
-    fn write_certificates(&self, hosts: &[String]) -> Result<(), OrganisationError> {
-        let made = authority::make(&self.profile.name, hosts)?;
-        let layout = &self.layout;
-        files::replace(&layout.authority(), made.authority.as_bytes())?;
-        files::create_secret(&layout.authority_key(), made.authority_key.as_bytes())?;
-        files::replace(&layout.broker_certificate(), made.broker.as_bytes())?;
+    fn write_authority(&self) -> Result<(), OrganisationError> {
+        let made = authority::new(&self.profile.name)?;
+        files::replace(&self.layout.authority(), made.certificate.as_bytes())?;
         Ok(files::create_secret(
-            &layout.broker_key(),
-            made.broker_key.as_bytes(),
+            &self.layout.authority_key(),
+            made.key.as_bytes(),
         )?)
+    }
+
+    fn write_certificate(&self, hosts: &[String]) -> Result<(), OrganisationError> {
+        let layout = &self.layout;
+        let key = files::read_secret(&layout.authority_key(), FILE_BYTES)?;
+        let made = authority::broker(&self.profile.name, &key, hosts)?;
+        files::replace_secret(&layout.broker_key(), made.key.as_bytes())?;
+        Ok(files::replace(
+            &layout.broker_certificate(),
+            made.certificate.as_bytes(),
+        )?)
+    }
+
+    /// Gives the broker other names: a new certificate of the same authority, and addresses for nodes and clients.
+    pub fn move_broker(&mut self, _lock: &Lock, hosts: &[String]) -> Result<(), OrganisationError> {
+        require_hosts(hosts)?;
+        if !self.profile.broker.tls {
+            return Err(OrganisationError::PlainText);
+        }
+        self.write_certificate(hosts)?;
+        self.set_urls(urls(true, hosts, self.profile.broker.port))
+    }
+}
+
+fn require_hosts(hosts: &[String]) -> Result<(), OrganisationError> {
+    match hosts.iter().find(|host| !authority::is_host(host)) {
+        Some(host) => Err(OrganisationError::Host(host.clone())),
+        None => Ok(()),
     }
 }
 

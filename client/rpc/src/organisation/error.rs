@@ -31,7 +31,13 @@ pub enum OrganisationError {
         "`{0}` cannot be an organisation's name; use up to 64 letters, digits, spaces, `.`, `_` and `-`"
     )]
     Name(String),
-    /// A host without TLS that others could reach.
+    /// Without TLS there are no certificates.
+    #[error("this organisation's broker speaks no TLS; it is for this machine's loopback only")]
+    PlainText,
+    /// A configuration that a bundle would replace.
+    #[error("{} exists already; nothing there was touched", .0.display())]
+    Configured(PathBuf),
+    /// A text that is no host.
     #[error(
         "`{0}` cannot be in the broker's certificate: it is neither a host name nor an address"
     )]
@@ -136,6 +142,10 @@ impl OrganisationError {
             Self::Occupied { .. } => "choose a directory that is empty or does not exist yet",
             Self::Duplicate { .. } => {
                 "`--renew` issues new ones beside them; `rpc org revoke` voids the old ones"
+            }
+            Self::Configured(_) => "`--renew` replaces it; another directory keeps it",
+            Self::PlainText => {
+                "an organisation with TLS is made by `rpc org init` without `--no-tls`"
             }
             Self::Unknown(_) => "`rpc org list` shows everybody",
             Self::Ambiguous { .. } => "say which with `--kind`",

@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn numbers_have_units() {
         assert_eq!(parse("30d"), Ok(Duration::from_secs(30 * DAY)));
-        assert_eq!(parse("90m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse("90m"), Ok(Duration::from_mins(90)));
         assert_eq!(
             parse("4294967295y").unwrap().as_secs(),
             u64::from(u32::MAX) * 365 * DAY

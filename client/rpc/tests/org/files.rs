@@ -189,6 +189,36 @@ fn bundles_hold_all_that_a_machine_needs() {
 }
 
 #[test]
+fn a_bundle_replaces_no_configuration() {
+    let world = World::new(&[]);
+    let directory = world.scratch.path().join("config");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("rpc.toml"), "another fleet's").unwrap();
+    let args = [
+        "org",
+        "add",
+        "user",
+        "rip",
+        "--bundle",
+        directory.to_str().unwrap(),
+    ];
+    let refused = world.rpc(&args);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        talk(&refused).contains("rpc.toml exists already"),
+        "{}",
+        talk(&refused)
+    );
+    assert!(world.states().is_empty(), "nothing may be issued");
+    world.ok(&[&args[..], &["--renew"]].concat());
+    assert!(
+        fs::read_to_string(directory.join("rpc.toml"))
+            .unwrap()
+            .contains("[trust]")
+    );
+}
+
+#[test]
 fn a_wrong_command_line_is_4_and_help_is_0() {
     let world = World::new(&["--no-tls"]);
     for wrong in [

@@ -14,6 +14,10 @@ async fn a_revoked_party_is_out_and_everybody_else_hears_of_it() {
     for party in [["user", "rip"], ["user", "anna"], ["node", "web1.acme.net"]] {
         world.ok(&[&["org", "add"], &party[..]].concat());
     }
+    // A certificate that was made anew must be as good to those who know the authority.
+    let authority = fs::read(world.org().join("ca.pem")).unwrap();
+    world.ok(&["broker", "rename", "--host", "broker.acme.net"]);
+    assert_eq!(fs::read(world.org().join("ca.pem")).unwrap(), authority);
     let broker = Broker::start(&program, &world, true).await;
     let rip = "creds/users/rip.creds";
     assert!(broker.url.starts_with("tls://"), "{}", broker.url);

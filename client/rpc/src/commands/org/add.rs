@@ -26,6 +26,9 @@ pub fn run(
     };
     let organisation = find(&party.place)?;
     let lock = organisation.lock()?;
+    if let Some(directory) = directory.as_deref().filter(|_| !party.renew) {
+        bundle::require_free(directory, kind)?;
+    }
     let Party {
         name,
         expires,

@@ -1,0 +1,35 @@
+//! Plays the daemon: says that it is ready where it is told to, and stays until it is stopped.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+/// A program that runs the test below, as `rpcd` would be run.
+pub(crate) fn program(directory: &Path) -> PathBuf {
+    let path = directory.join("rpcd");
+    let this = env::current_exe().unwrap();
+    let script = format!(
+        "#!/bin/sh\nexec '{}' --exact actor::plays_the_daemon --ignored\n",
+        this.display()
+    );
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+#[ignore = "is run by the demonstration, as its daemon"]
+fn plays_the_daemon() {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    UnixDatagram::unbound()
+        .unwrap()
+        .send_to(b"STATUS=here\nREADY=1", path)
+        .unwrap();
+    loop {
+        std::thread::park();
+    }
+}

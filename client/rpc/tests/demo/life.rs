@@ -1,0 +1,146 @@
+//! Up, status, down.
+
+#![expect(clippy::disallowed_types, reason = "runs the command that is tested")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::actor;
+
+/// A scratch directory with a demonstration in it, which ends with the test.
+struct World {
+    scratch: tempfile::TempDir,
+    daemon: PathBuf,
+}
+
+impl World {
+    fn new(daemon: Option<&str>) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let daemon = daemon.map_or_else(|| actor::program(scratch.path()), PathBuf::from);
+        Self { scratch, daemon }
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.scratch.path().join("demo")
+    }
+
+    fn rpc(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_rpc"))
+            .arg("demo")
+            .args(args)
+            .arg("--dir")
+            .arg(self.directory())
+            .env("RPCD", &self.daemon)
+            .output()
+            .unwrap()
+    }
+
+    fn pids(&self) -> Vec<u64> {
+        let text = fs::read_to_string(self.directory().join("demo.json")).unwrap();
+        let record: Value = serde_json::from_str(&text).unwrap();
+        let nodes = record["nodes"].as_array().unwrap();
+        nodes
+            .iter()
+            .chain([&record["broker"]])
+            .map(|one| one["pid"].as_u64().unwrap())
+            .collect()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.rpc(&["down"]);
+    }
+}
+
+fn there_is_a_broker() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::var_os("NATS_SERVER").is_some()
+        || std::env::split_paths(&path).any(|directory| directory.join("nats-server").is_file());
+    if !found {
+        eprintln!("SKIPPED: there is no nats-server in NATS_SERVER or PATH");
+    }
+    found
+}
+
+/// A process that ended and was not yet taken note of counts as gone.
+fn is_running(pid: u64) -> bool {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
+    stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().starts_with(" Z"))
+}
+
+fn talk(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_goes_up_comes_down() {
+    if !there_is_a_broker() {
+        return;
+    }
+    let world = World::new(None);
+    let up = world.rpc(&["up", "--nodes", "3"]);
+    assert_eq!(up.status.code(), Some(0), "{}", talk(&up));
+    let config = world.directory().join("rpc.toml");
+    assert_eq!(
+        String::from_utf8_lossy(&up.stdout),
+        format!("export RPC_CONFIG={}\n", config.display())
+    );
+    assert!(config.is_file());
+    let pids = world.pids();
+    assert_eq!(pids.len(), 4);
+    assert!(pids.iter().all(|pid| is_running(*pid)));
+
+    let status = world.rpc(&["status"]);
+    assert_eq!(status.status.code(), Some(0));
+    let shown = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert_eq!(shown.matches("running").count(), 4, "{shown}");
+    assert!(
+        shown.contains("db1.dev.acme.net") && shown.contains("MiB"),
+        "{shown}"
+    );
+    let passwd = world
+        .directory()
+        .join("nodes/db1.dev.acme.net/root/etc/passwd");
+    assert!(fs::read_to_string(passwd).unwrap().starts_with("root:"));
+
+    assert_eq!(world.rpc(&["up"]).status.code(), Some(1), "one at a time");
+    let down = world.rpc(&["down"]);
+    assert_eq!(down.status.code(), Some(0), "{}", talk(&down));
+    assert!(!pids.iter().any(|pid| is_running(*pid)));
+    assert!(!world.directory().exists());
+    assert_eq!(world.rpc(&["down"]).status.code(), Some(1));
+}
+
+#[test]
+fn a_node_that_fails_is_quoted_and_nothing_keeps_running() {
+    if !there_is_a_broker() {
+        return;
+    }
+    let world = World::new(Some("/bin/false"));
+    let up = world.rpc(&["up", "--nodes", "2"]);
+    assert_eq!(up.status.code(), Some(1));
+    assert!(
+        talk(&up).contains("db1.dev.acme.net ended (exit status: 1)"),
+        "{}",
+        talk(&up)
+    );
+    assert!(!world.pids().into_iter().any(is_running));
+    assert_eq!(world.rpc(&["status"]).status.code(), Some(1));
+}
+
+#[test]
+fn a_directory_of_others_is_left_alone() {
+    let world = World::new(Some("/bin/false"));
+    fs::create_dir(world.directory()).unwrap();
+    fs::write(world.directory().join("mine"), "x").unwrap();
+    assert_eq!(world.rpc(&["up"]).status.code(), Some(1));
+    assert_eq!(world.rpc(&["down"]).status.code(), Some(1));
+    assert_eq!(
+        fs::read_to_string(world.directory().join("mine")).unwrap(),
+        "x"
+    );
+}
