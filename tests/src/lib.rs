@@ -1,1 +1,33 @@
-//! (room being built)
+//! The harness: a real nats-server, an organisation made in memory, and daemons with the real pipeline in this process.
+//!
+//! Everything lives on free loopback ports and in directories of its own, and ends with its owner.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "a harness fails loudly"
+)]
+
+pub mod fleet;
+pub mod nats_server;
+pub mod organisation;
+
+/// Milliseconds since the epoch.
+pub fn now() -> u64 {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    u64::try_from(since.as_millis()).unwrap()
+}
+
+/// Waits until a state holds; fails the test, with what was awaited, when it never does.
+pub async fn await_state(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !holds() {
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "never happened: {what}"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}

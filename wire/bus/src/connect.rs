@@ -22,17 +22,25 @@ pub struct Server {
 impl Server {
     /// Reads an address. Without a scheme it is TLS.
     pub fn parse(text: &str, plaintext_on_loopback: bool) -> Result<Self, BusError> {
-        let bad = || BusError::Address { url: text.to_owned() };
+        let bad = || BusError::Address {
+            url: text.to_owned(),
+        };
         let (scheme, rest) = text.split_once("://").unwrap_or(("tls", text));
         if rest.is_empty() || rest.contains(['/', '@', ' ']) {
             return Err(bad());
         }
         match scheme {
-            "tls" => Ok(Self { url: format!("tls://{rest}"), tls: true }),
-            "nats" if plaintext_on_loopback && is_loopback(rest) => {
-                Ok(Self { url: format!("nats://{rest}"), tls: false })
-            }
-            "nats" => Err(BusError::PlainText { url: text.to_owned() }),
+            "tls" => Ok(Self {
+                url: format!("tls://{rest}"),
+                tls: true,
+            }),
+            "nats" if plaintext_on_loopback && is_loopback(rest) => Ok(Self {
+                url: format!("nats://{rest}"),
+                tls: false,
+            }),
+            "nats" => Err(BusError::PlainText {
+                url: text.to_owned(),
+            }),
             _ => Err(bad()),
         }
     }
@@ -44,9 +52,14 @@ impl Server {
 }
 
 fn is_loopback(authority: &str) -> bool {
-    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    let host = authority
+        .rsplit_once(':')
+        .map_or(authority, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    host == "localhost"
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 type Sign = Arc<dyn Fn(&[u8]) -> Vec<u8> + Send + Sync>;
@@ -61,7 +74,10 @@ pub struct Secret {
 impl Secret {
     /// `sign` must return the 64 bytes of an ed25519 signature by the token's own key.
     pub fn new(token: String, sign: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        Self { token, sign: Arc::new(sign) }
+        Self {
+            token,
+            sign: Arc::new(sign),
+        }
     }
 }
 
@@ -121,10 +137,20 @@ impl Options {
     pub async fn connect(self) -> Result<Bus, BusError> {
         let addresses = self.addresses()?;
         let journal = Arc::new(Journal::new());
-        let listed = self.servers.iter().map(Server::as_str).collect::<Vec<_>>().join(", ");
-        let client = self.client_options(Arc::clone(&journal))?.connect(addresses).await.map_err(
-            |error| BusError::Connect { servers: listed, problem: chain(&error) },
-        )?;
+        let listed = self
+            .servers
+            .iter()
+            .map(Server::as_str)
+            .collect::<Vec<_>>()
+            .join(", ");
+        let client = self
+            .client_options(Arc::clone(&journal))?
+            .connect(addresses)
+            .await
+            .map_err(|error| BusError::Connect {
+                servers: listed,
+                problem: chain(&error),
+            })?;
         Ok(Bus::new(client, journal))
     }
 
@@ -133,12 +159,17 @@ impl Options {
             return Err(BusError::NoAddress);
         }
         let parse = |server: &Server| {
-            server.url.parse().map_err(|_| BusError::Address { url: server.url.clone() })
+            server.url.parse().map_err(|_| BusError::Address {
+                url: server.url.clone(),
+            })
         };
         self.servers.iter().map(parse).collect()
     }
 
-    fn client_options(&self, journal: Arc<Journal>) -> Result<async_nats::ConnectOptions, BusError> {
+    fn client_options(
+        &self,
+        journal: Arc<Journal>,
+    ) -> Result<async_nats::ConnectOptions, BusError> {
         let backoff = self.backoff;
         let mut options = async_nats::ConnectOptions::new()
             .name(&self.name)
@@ -195,19 +226,30 @@ mod tests {
         assert!(Server::parse("nats://127.0.0.1:4222", true).is_ok());
         assert!(Server::parse("nats://[::1]:4222", true).is_ok());
         assert!(Server::parse("nats://localhost:4222", true).is_ok());
-        for (text, allowed) in
-            [("nats://127.0.0.1:4222", false), ("nats://broker:4222", true), ("nats://10.0.0.1:1", true)]
-        {
+        for (text, allowed) in [
+            ("nats://127.0.0.1:4222", false),
+            ("nats://broker:4222", true),
+            ("nats://10.0.0.1:1", true),
+        ] {
             let refused = Server::parse(text, allowed);
-            assert!(matches!(refused, Err(BusError::PlainText { .. })), "{text}: {refused:?}");
+            assert!(
+                matches!(refused, Err(BusError::PlainText { .. })),
+                "{text}: {refused:?}"
+            );
         }
     }
 
     #[test]
     fn an_address_without_a_scheme_is_tls() {
-        assert_eq!(Server::parse("broker:4222", false).unwrap().as_str(), "tls://broker:4222");
+        assert_eq!(
+            Server::parse("broker:4222", false).unwrap().as_str(),
+            "tls://broker:4222"
+        );
         for text in ["", "http://broker", "tls://", "tls://user@broker", "a b"] {
-            assert!(matches!(Server::parse(text, true), Err(BusError::Address { .. })), "{text}");
+            assert!(
+                matches!(Server::parse(text, true), Err(BusError::Address { .. })),
+                "{text}"
+            );
         }
     }
 }

@@ -59,12 +59,17 @@ impl Subscription {
 
     /// A message that is already here.
     pub fn try_next(&mut self) -> Option<Message> {
-        futures_util::FutureExt::now_or_never(self.0.next()).flatten().map(Message)
+        futures_util::FutureExt::now_or_never(self.0.next())
+            .flatten()
+            .map(Message)
     }
 
     /// Asks the broker for nothing more; what is under way can still be taken with [`Self::next`].
     pub async fn drain(&mut self) -> Result<(), BusError> {
-        self.0.drain().await.map_err(|error| BusError::Closed(error.to_string()))
+        self.0
+            .drain()
+            .await
+            .map_err(|error| BusError::Closed(error.to_string()))
     }
 }
 
@@ -84,7 +89,7 @@ impl Bus {
                 .map_err(|error| BusError::Closed(error.to_string()))?;
             subscriptions.push(Subscription(subscriber));
         }
-        self.flush().await?;
+        self.confirm().await?;
         Ok(subscriptions)
     }
 
@@ -108,8 +113,9 @@ impl Bus {
     /// Hands over a message that wants its answers on `reply_to`.
     pub async fn ask(&self, subject: &str, reply_to: &str, payload: Bytes) -> Result<(), BusError> {
         self.check_size(&payload)?;
-        let send =
-            self.client.publish_with_reply(subject.to_owned(), reply_to.to_owned(), payload);
+        let send = self
+            .client
+            .publish_with_reply(subject.to_owned(), reply_to.to_owned(), payload);
         accepted(timeout(PATIENCE, send).await)
     }
 
@@ -119,16 +125,41 @@ impl Bus {
         match timeout(PATIENCE, self.client.request(subject.to_owned(), payload)).await {
             Ok(Ok(message)) => Ok(Message(message)),
             Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
-            Err(_) => Err(BusError::Slow { what: "answer", within: PATIENCE }),
+            Err(_) => Err(BusError::Slow {
+                what: "answer",
+                within: PATIENCE,
+            }),
         }
     }
 
-    /// Waits until the broker has everything that was handed over before.
+    /// Waits until the broker has taken and worked through everything that was handed over before.
+    ///
+    /// The client library's own flush ends when the bytes are in the socket, and another connection's message may overtake them. The
+    /// end of a drained subscription is the broker's answer to a ping, which it gives in order.
+    pub async fn confirm(&self) -> Result<(), BusError> {
+        let round_trip = async {
+            let mut probe = self.subscribe(&self.client.new_inbox()).await?;
+            probe.drain().await?;
+            while probe.next().await.is_some() {}
+            Ok(())
+        };
+        timeout(PATIENCE, round_trip)
+            .await
+            .map_err(|_| BusError::Slow {
+                what: "confirm",
+                within: PATIENCE,
+            })?
+    }
+
+    /// Waits until everything that was handed over before has left the process.
     pub async fn flush(&self) -> Result<(), BusError> {
         match timeout(PATIENCE, self.client.flush()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
-            Err(_) => Err(BusError::Slow { what: "confirm", within: PATIENCE }),
+            Err(_) => Err(BusError::Slow {
+                what: "confirm",
+                within: PATIENCE,
+            }),
         }
     }
 
@@ -166,8 +197,11 @@ impl Bus {
     /// nothing that is published after this goes out.
     pub async fn close(&self) -> Result<(), BusError> {
         let mut events = self.events();
-        self.flush().await?;
-        self.client.drain().await.map_err(|error| BusError::Closed(error.to_string()))?;
+        self.confirm().await?;
+        self.client
+            .drain()
+            .await
+            .map_err(|error| BusError::Closed(error.to_string()))?;
         let closed = async {
             loop {
                 match events.recv().await {
@@ -176,15 +210,19 @@ impl Bus {
                 }
             }
         };
-        timeout(PATIENCE, closed)
-            .await
-            .map_err(|_| BusError::Slow { what: "close", within: PATIENCE })
+        timeout(PATIENCE, closed).await.map_err(|_| BusError::Slow {
+            what: "close",
+            within: PATIENCE,
+        })
     }
 
     fn check_size(&self, payload: &Bytes) -> Result<(), BusError> {
         let limit = self.client.max_payload();
         if payload.len() > limit {
-            return Err(BusError::TooLarge { size: payload.len(), limit });
+            return Err(BusError::TooLarge {
+                size: payload.len(),
+                limit,
+            });
         }
         Ok(())
     }
@@ -196,6 +234,9 @@ fn accepted<E: std::error::Error>(
     match sent {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
-        Err(_) => Err(BusError::Slow { what: "take a message", within: PATIENCE }),
+        Err(_) => Err(BusError::Slow {
+            what: "take a message",
+            within: PATIENCE,
+        }),
     }
 }

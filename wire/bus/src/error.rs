@@ -16,7 +16,9 @@ pub enum BusError {
     #[error("no broker address is configured")]
     NoAddress,
     /// Plain text was asked for where it would leave the machine, or was not asked for.
-    #[error("`{url}` is plain text; use tls://, or allow plain text for a loopback address in the configuration")]
+    #[error(
+        "`{url}` is plain text; use tls://, or allow plain text for a loopback address in the configuration"
+    )]
     PlainText {
         /// What was given.
         url: String,

@@ -18,16 +18,22 @@ pub struct Backoff {
 
 impl Backoff {
     /// For a daemon: the first return is spread over 2 s, later ones up to 30 s.
-    pub const DAEMON: Self =
-        Self { first: Duration::from_secs(2), max: Duration::from_secs(30) };
+    pub const DAEMON: Self = Self {
+        first: Duration::from_secs(2),
+        max: Duration::from_secs(30),
+    };
 
     /// For a command that somebody waits for.
-    pub const COMMAND: Self =
-        Self { first: Duration::from_millis(50), max: Duration::from_secs(2) };
+    pub const COMMAND: Self = Self {
+        first: Duration::from_millis(50),
+        max: Duration::from_secs(2),
+    };
 
     /// Ceiling before the given attempt, counted from 1: doubles each time.
     pub fn ceiling(&self, attempt: usize) -> Duration {
-        let doublings = u32::try_from(attempt.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
+        let doublings = u32::try_from(attempt.saturating_sub(1))
+            .unwrap_or(u32::MAX)
+            .min(16);
         self.first.saturating_mul(1 << doublings).min(self.max)
     }
 
@@ -43,8 +49,9 @@ mod tests {
 
     #[test]
     fn the_ceiling_grows_and_stays_below_the_maximum() {
-        let ceilings: Vec<u64> =
-            (1..8).map(|attempt| Backoff::DAEMON.ceiling(attempt).as_secs()).collect();
+        let ceilings: Vec<u64> = (1..8)
+            .map(|attempt| Backoff::DAEMON.ceiling(attempt).as_secs())
+            .collect();
         assert_eq!(ceilings, [2, 4, 8, 16, 30, 30, 30]);
         assert_eq!(Backoff::DAEMON.ceiling(usize::MAX).as_secs(), 30);
     }
@@ -53,7 +60,9 @@ mod tests {
     fn a_thousand_nodes_spread_over_the_whole_ceiling() {
         let mut bins = std::collections::BTreeMap::<u128, u32>::new();
         for _ in 0..1000 {
-            *bins.entry(Backoff::DAEMON.delay(1).as_millis() / 200).or_default() += 1;
+            *bins
+                .entry(Backoff::DAEMON.delay(1).as_millis() / 200)
+                .or_default() += 1;
         }
         let full = (0..10).all(|bin| (50..=150).contains(bins.get(&bin).unwrap_or(&0)));
         assert!(full, "{bins:?}");

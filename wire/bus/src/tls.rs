@@ -11,13 +11,18 @@ use crate::error::BusError;
 
 /// A client configuration that trusts the certificates in a PEM file, and nothing else.
 pub(crate) fn trusting(authority: &Path) -> Result<ClientConfig, BusError> {
-    let problem = |problem: String| BusError::Authority { path: authority.to_owned(), problem };
+    let problem = |problem: String| BusError::Authority {
+        path: authority.to_owned(),
+        problem,
+    };
     let mut roots = RootCertStore::empty();
     let certificates =
         CertificateDer::pem_file_iter(authority).map_err(|error| problem(error.to_string()))?;
     for certificate in certificates {
         let certificate = certificate.map_err(|error| problem(error.to_string()))?;
-        roots.add(certificate).map_err(|error| problem(error.to_string()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| problem(error.to_string()))?;
     }
     if roots.is_empty() {
         return Err(problem("it holds no certificate in PEM form".to_owned()));

@@ -1,0 +1,208 @@
+//! A caller for tests: through the client library where that can say it, and with hand-made messages where it refuses to.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_bus::{Bus, Bytes, Subscription};
+use muster_client::{Aim, Answer, Call, Client, Event, Stats, Window};
+use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::nats_server::{NatsServer, PATIENCE};
+use muster_tests::organisation::{Organisation, connect};
+use muster_wire::filter::Filter;
+use muster_wire::identity::{Identity, Name};
+use muster_wire::reply::Reply;
+use muster_wire::request::{Request, Target};
+use muster_wire::sign::{Expected, Kind, Signer, open_reply, seal};
+use muster_wire::subject;
+use muster_wire::token::TokenCache;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+/// One broker, one node, one caller.
+pub(crate) struct World {
+    pub(crate) organisation: Organisation,
+    pub(crate) server: NatsServer,
+    pub(crate) node: TestNode,
+    pub(crate) caller: Caller,
+}
+
+impl World {
+    /// A world whose node is `node1.example.net`, changed as the test wants.
+    pub(crate) async fn new(change: impl FnOnce(&mut Blueprint)) -> Self {
+        let organisation = Organisation::new(&["muster"]);
+        let server = organisation.broker().await;
+        let mut blueprint = Blueprint::new(organisation.node("node1.example.net"));
+        change(&mut blueprint);
+        let node = TestNode::start(&organisation, &server, blueprint).await;
+        let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+        Self {
+            organisation,
+            server,
+            node,
+            caller,
+        }
+    }
+}
+
+/// A connected caller.
+pub(crate) struct Caller {
+    pub(crate) bus: Bus,
+    pub(crate) signer: Signer,
+    pub(crate) client: Client,
+    collective: Name,
+    trust: muster_wire::token::Trust,
+}
+
+impl Caller {
+    pub(crate) async fn connect(
+        organisation: &Organisation,
+        server: &NatsServer,
+        signer: Signer,
+    ) -> Self {
+        let bus = connect(server, &signer).await;
+        let collective = organisation.collective().clone();
+        let trust = organisation.trust();
+        let window = Window::default();
+        let client = Client::new(
+            bus.clone(),
+            signer.clone(),
+            trust.clone(),
+            collective.clone(),
+            window,
+        );
+        Self {
+            bus,
+            signer,
+            client,
+            collective,
+            trust,
+        }
+    }
+
+    /// Asks one node, and returns its answer.
+    pub(crate) async fn ask(&self, node: &str, agent: &str, action: &str, data: Value) -> Answer {
+        let nodes = [Identity::parse(node).unwrap()].into();
+        let mut call = Call::new(agent, action, Aim::Nodes(nodes)).unwrap();
+        call.data = object(data);
+        let (mut answers, stats) = self.call(call).await;
+        answers
+            .pop_first()
+            .unwrap_or_else(|| panic!("no answer: {stats:?}"))
+            .1
+    }
+
+    /// Makes a call to its end.
+    pub(crate) async fn call(&self, call: Call) -> (BTreeMap<Identity, Answer>, Stats) {
+        let mut events = self.client.call(call);
+        let mut answers = BTreeMap::new();
+        loop {
+            match events.next().await.unwrap() {
+                Event::Reply(answer) => {
+                    answers.insert(answer.reply.sender.clone(), *answer);
+                }
+                Event::Finished(stats) => return (answers, *stats),
+                Event::Failed(error) => panic!("{error}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// A request that a test can bend before it is sealed: a ping of everybody.
+    pub(crate) fn request(&self) -> Request {
+        Request {
+            id: Uuid::now_v7(),
+            caller: self.signer.identity().clone(),
+            collective: self.collective.clone(),
+            agent: Name::parse("rpcutil").unwrap(),
+            action: Name::parse("ping").unwrap(),
+            target: Target::Filter(Filter::default()),
+            issued_at: muster_tests::now(),
+            ttl: 60_000,
+            timeout: None,
+            reply: true,
+            data: Map::new(),
+        }
+    }
+
+    /// Seals a request with our key.
+    pub(crate) fn seal(&self, request: &Request) -> Bytes {
+        seal(Kind::Request, request, &self.signer).unwrap().into()
+    }
+
+    /// Where the request would go.
+    pub(crate) fn subject(request: &Request) -> String {
+        subject::broadcast(&request.collective, &request.agent, &request.action)
+    }
+
+    /// The inbox of a request, subscribed.
+    pub(crate) async fn inbox(&self, request: &Request) -> (String, Subscription) {
+        let inbox = subject::inbox(&self.signer.public().to_string(), &request.id);
+        let subscription = self.bus.subscribe(&inbox).await.unwrap();
+        (inbox, subscription)
+    }
+
+    /// Sends a request as it is, and returns the verified reply.
+    pub(crate) async fn send(&self, request: &Request) -> Reply {
+        let (inbox, mut replies) = self.inbox(request).await;
+        self.bus
+            .ask(&Self::subject(request), &inbox, self.seal(request))
+            .await
+            .unwrap();
+        let message = tokio::time::timeout(PATIENCE, replies.next())
+            .await
+            .unwrap()
+            .unwrap();
+        self.open(request, message.payload())
+    }
+
+    /// Verifies a reply.
+    pub(crate) fn open(&self, request: &Request, payload: &[u8]) -> Reply {
+        let expected = Expected {
+            request: request.id,
+            agent: &request.agent,
+            action: &request.action,
+        };
+        let now = muster_tests::now();
+        open_reply(payload, &expected, &self.trust, &TokenCache::default(), now)
+            .unwrap()
+            .reply
+    }
+
+    /// Sends bytes, then a good ping on the same connection; whatever the bytes brought forth is there before the ping's answer.
+    /// Returns how many messages came for the bytes.
+    pub(crate) async fn answers_to(&self, subject: &str, payload: Bytes) -> usize {
+        let probe = self.request();
+        let inbox = format!(
+            "{}.probe",
+            subject::inbox_prefix(&self.signer.public().to_string())
+        );
+        let mut replies = self.bus.subscribe(&inbox).await.unwrap();
+        self.bus.ask(subject, &inbox, payload).await.unwrap();
+        self.bus
+            .ask(&Self::subject(&probe), &inbox, self.seal(&probe))
+            .await
+            .unwrap();
+        let mut before = 0;
+        loop {
+            let message = tokio::time::timeout(PATIENCE, replies.next())
+                .await
+                .unwrap()
+                .unwrap();
+            let body = String::from_utf8_lossy(message.payload()).into_owned();
+            if body.contains(&probe.id.to_string()) {
+                return before;
+            }
+            before += 1;
+        }
+    }
+}
+
+pub(crate) fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        other => panic!("{other} is no object"),
+    }
+}
+
+/// Long enough for anything on loopback, short enough for a test of waiting.
+pub(crate) const MOMENT: Duration = Duration::from_millis(300);

@@ -1,0 +1,93 @@
+//! Stopping, broker restarts, and what becomes of requests under way.
+
+use std::time::Duration;
+
+use muster_bus::Bytes;
+use muster_client::{Aim, Call};
+use muster_tests::await_state;
+use muster_tests::nats_server::PATIENCE;
+use muster_tests::organisation::{Organisation, connect};
+use muster_wire::identity::Identity;
+use muster_wire::status::Status;
+use serde_json::json;
+
+use crate::ask::{World, object};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopping_daemon_lets_running_actions_answer_first() {
+    let world = World::new(|_| {}).await;
+    let nodes = [Identity::parse("node1.example.net").unwrap()].into();
+    let mut call = Call::new("puppetral", "do", Aim::Nodes(nodes)).unwrap();
+    // The action ends when the test lets it: it waits for a file.
+    let script = "echo x > /tmp/begun; while ! test -e /tmp/go; do sleep 0.05; done";
+    call.data =
+        object(json!({"type": "exec", "name": "wait", "command": script, "provider": "shell"}));
+    let asking = world.caller.call(call);
+    let stopping = async {
+        await_state("the action runs", || {
+            world.node.root().join("tmp/begun").exists()
+        })
+        .await;
+        world.node.begin_stopping();
+        let refused = world.node.root().join("tmp/go");
+        std::fs::write(refused, "").unwrap();
+    };
+    let ((answers, stats), ()) = tokio::join!(asking, stopping);
+    assert!(stats.missing.is_empty(), "{stats:?}");
+    assert!(
+        answers
+            .values()
+            .all(|answer| answer.reply.statuscode == Status::Ok),
+        "{answers:?}"
+    );
+    world.node.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_broker_restart_node_and_caller_find_each_other_again() {
+    let World {
+        organisation: _organisation,
+        server,
+        node,
+        caller,
+    } = World::new(|_| {}).await;
+    let server = server.restart().await;
+    let answered = async {
+        loop {
+            let nodes = [Identity::parse("node1.example.net").unwrap()].into();
+            let mut call = Call::new("rpcutil", "ping", Aim::Nodes(nodes)).unwrap();
+            call.wait = Duration::from_millis(500);
+            let mut events = caller.client.call(call);
+            while let Some(event) = events.next().await {
+                if matches!(event, muster_client::Event::Reply(_)) {
+                    return;
+                }
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), answered)
+        .await
+        .unwrap();
+    drop((server, node));
+}
+
+/// The client library calls a subscription flushed when its bytes are in the socket; another connection can overtake them.
+#[tokio::test]
+async fn confirmed_subscriptions_are_never_overtaken() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let asker = connect(&server, &organisation.caller("rip")).await;
+    let node = connect(&server, &organisation.node("node1.example.net")).await;
+    for _ in 0..200 {
+        let mut requests = node
+            .subscribe_all(&["muster.*.*.all".to_owned()])
+            .await
+            .unwrap();
+        asker
+            .publish("muster.rpcutil.ping.all", Bytes::from_static(b"x"))
+            .await
+            .unwrap();
+        let message = tokio::time::timeout(PATIENCE, requests[0].next()).await;
+        assert!(message.unwrap().is_some());
+    }
+}

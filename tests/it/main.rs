@@ -1,0 +1,16 @@
+//! End to end, on a real nats-server: one binary, because each one links everything.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests end by panic"
+)]
+
+mod architecture;
+mod ask;
+mod lifecycle;
+mod misbehaving;
+mod resources;
+mod statuses;
+mod trust;

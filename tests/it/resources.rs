@@ -1,0 +1,120 @@
+//! Resources on demand: the six command lines that started it all, twice each, on a node with a scratch root.
+
+use serde_json::{Value, json};
+
+use muster_wire::reply::Reply;
+use muster_wire::status::Status;
+
+use crate::ask::World;
+
+const NODE: &str = "node1.example.net";
+
+async fn apply(world: &World, data: &Value) -> Reply {
+    world
+        .caller
+        .ask(NODE, "puppetral", "do", data.clone())
+        .await
+        .reply
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_command_line_changes_once_and_the_plan_says_the_same_before() {
+    let world = World::new(|_| {}).await;
+    std::fs::write(
+        world.node.root().join("etc/aliases"),
+        "# kept\npostmaster: root\n",
+    )
+    .unwrap();
+    let lines = [
+        json!({"type": "user", "name": "rip", "comment": "R.I.Pienaar", "password": "$1$xxx"}),
+        json!({"type": "user", "name": "foo", "comment": "Foo User", "managehome": "true"}),
+        json!({"type": "exec", "name": "/bin/date > /tmp/date", "user": "root", "timeout": "5", "creates": "/tmp/date"}),
+        json!({"type": "mailalias", "name": "foo", "recipient": "rip@devco.net", "target": "/etc/aliases"}),
+        json!({"type": "user", "name": "foo", "ensure": "absent"}),
+    ];
+    for data in &lines {
+        let plan = world
+            .caller
+            .ask(NODE, "puppetral", "plan", data.clone())
+            .await
+            .reply;
+        let first = apply(&world, data).await;
+        assert_eq!(
+            (first.statuscode, &first.data["changed"]),
+            (Status::Ok, &json!(true)),
+            "{first:?}"
+        );
+        let properties = |reply: &Reply| -> Vec<Value> {
+            reply.data["events"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|event| event["property"].clone())
+                .collect()
+        };
+        assert_eq!(properties(&plan), properties(&first), "{data}");
+        assert!(!properties(&first).is_empty());
+        let second = apply(&world, data).await;
+        assert_eq!(
+            (second.statuscode, &second.data["changed"]),
+            (Status::Ok, &json!(false)),
+            "{second:?}"
+        );
+        assert_eq!(second.data["events"], json!([]), "{data}");
+    }
+    let read = |path: &str| std::fs::read_to_string(world.node.root().join(path)).unwrap();
+    assert!(read("etc/passwd").contains("rip:x:") && read("etc/passwd").contains("R.I.Pienaar"));
+    assert!(read("etc/shadow").contains("rip:$1$xxx:"));
+    assert!(!read("etc/passwd").contains("foo:"));
+    assert_eq!(
+        read("etc/aliases"),
+        "# kept\npostmaster: root\nfoo: rip@devco.net\n"
+    );
+    assert!(!read("tmp/date").is_empty());
+    let audit = serde_json::to_string(&world.node.audit()).unwrap();
+    assert!(
+        !audit.contains("$1$xxx") && audit.contains("[redacted]"),
+        "{audit}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_package_without_a_database_is_a_clear_failure() {
+    let world = World::new(|_| {}).await;
+    let reply = apply(
+        &world,
+        &json!({"type": "package", "name": "unix2dos", "ensure": "present"}),
+    )
+    .await;
+    assert_eq!(reply.statuscode, Status::Failed);
+    assert!(
+        reply.statusmsg.contains("/var/lib/dpkg"),
+        "{}",
+        reply.statusmsg
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_concurrent_requests_leave_a_valid_file() {
+    let world = World::new(|blueprint| blueprint.limits.queue = 200).await;
+    std::fs::write(
+        world.node.root().join("etc/hosts"),
+        "127.0.0.1\tlocalhost\n",
+    )
+    .unwrap();
+    let asks = (0..100).map(|n| {
+        let data = json!({"type": "host", "name": format!("h{n}"), "ip": format!("10.0.0.{n}")});
+        let world = &world;
+        async move { apply(world, &data).await }
+    });
+    for reply in futures_util::future::join_all(asks).await {
+        assert_eq!(reply.statuscode, Status::Ok, "{reply:?}");
+    }
+    let hosts = std::fs::read_to_string(world.node.root().join("etc/hosts")).unwrap();
+    let lines: std::collections::BTreeSet<&str> = hosts.lines().collect();
+    assert_eq!(lines.len(), 101, "{hosts}");
+    assert!(
+        (0..100).all(|n| lines.contains(format!("10.0.0.{n}\th{n}").as_str())),
+        "{hosts}"
+    );
+}

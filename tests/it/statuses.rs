@@ -1,0 +1,254 @@
+//! The field's status codes from real cases, policies, filters, and who does not answer.
+
+use std::collections::BTreeSet;
+
+use muster_client::{Aim, Call};
+use muster_tests::fleet::{Blueprint, TestNode};
+use muster_wire::filter::Filter;
+use muster_wire::identity::Identity;
+use muster_wire::request::Request;
+use muster_wire::status::{Reason, Status};
+use serde_json::json;
+
+use crate::ask::{Caller, World};
+
+const NODE: &str = "node1.example.net";
+
+#[tokio::test]
+async fn every_status_comes_from_a_real_case() {
+    let world = World::new(|_| {}).await;
+    let table = [
+        ("rpcutil", "ping", json!({}), Status::Ok),
+        (
+            "puppetral",
+            "do",
+            json!({"type": "exec", "name": "/bin/false"}),
+            Status::Failed,
+        ),
+        ("ghost", "ping", json!({}), Status::UnknownAction),
+        ("rpcutil", "fly", json!({}), Status::UnknownAction),
+        ("rpcutil", "get_fact", json!({}), Status::MissingData),
+        (
+            "rpcutil",
+            "get_fact",
+            json!({"fact": 7}),
+            Status::InvalidData,
+        ),
+        (
+            "rpcutil",
+            "get_fact",
+            json!({"fact": "x".repeat(4000)}),
+            Status::InvalidData,
+        ),
+        (
+            "rpcutil",
+            "get_fact",
+            json!({"fact": "os", "more": "x"}),
+            Status::InvalidData,
+        ),
+        (
+            "puppetral",
+            "do",
+            json!({"type": "unicorn", "name": "x"}),
+            Status::InvalidData,
+        ),
+        (
+            "puppetral",
+            "do",
+            json!({"type": "user", "name": "x", "wings": "2"}),
+            Status::InvalidData,
+        ),
+        (
+            "puppetral",
+            "do",
+            json!({"type": "user", "name": "x", "uid": "many"}),
+            Status::InvalidData,
+        ),
+    ];
+    for (agent, action, data, status) in table {
+        let answer = world.caller.ask(NODE, agent, action, data.clone()).await;
+        assert_eq!(
+            answer.reply.statuscode, status,
+            "{agent} {action} {data}: {}",
+            answer.reply.statusmsg
+        );
+    }
+    let passwd = std::fs::read_to_string(world.node.root().join("etc/passwd")).unwrap();
+    assert!(
+        !passwd.contains("x:x:"),
+        "an invalid request changed something: {passwd}"
+    );
+}
+
+#[tokio::test]
+async fn a_denial_names_its_rule_and_is_audited() {
+    let world = World::new(|blueprint| {
+        let text = "policy default deny\nallow\tbob\t*\t*\nallow\t*\tfind\t*\n";
+        blueprint.policies = vec![("puppetral.policy".to_owned(), text.to_owned())];
+    })
+    .await;
+    let data = json!({"type": "group", "name": "staff"});
+    let denied = world
+        .caller
+        .ask(NODE, "puppetral", "do", data.clone())
+        .await
+        .reply;
+    let Some(Reason::Denied { rule }) = &denied.reason else {
+        panic!("{denied:?}")
+    };
+    assert!(rule.starts_with("puppetral.policy"), "{rule}");
+    assert_eq!(denied.statuscode, Status::Other);
+    assert_eq!(
+        world
+            .caller
+            .ask(NODE, "puppetral", "find", data)
+            .await
+            .reply
+            .statuscode,
+        Status::Ok
+    );
+    // `bobby` is not `bob`.
+    let bobby = Caller::connect(
+        &world.organisation,
+        &world.server,
+        world.organisation.caller("bobby"),
+    )
+    .await;
+    let data = json!({"type": "group", "name": "staff"});
+    assert_eq!(
+        bobby
+            .ask(NODE, "puppetral", "do", data)
+            .await
+            .reply
+            .statuscode,
+        Status::Other
+    );
+    let verdicts: Vec<_> = world
+        .node
+        .audit()
+        .iter()
+        .map(|record| record["verdict"].clone())
+        .collect();
+    assert_eq!(verdicts, ["denied", "executed", "denied"]);
+    assert_eq!(world.node.core.counted().denied, 2);
+}
+
+#[tokio::test]
+async fn a_caller_that_wants_no_answer_gets_none() {
+    let world = World::new(|_| {}).await;
+    let request = Request {
+        reply: false,
+        ..world.caller.request()
+    };
+    let sealed = world.caller.seal(&request);
+    assert_eq!(
+        world
+            .caller
+            .answers_to(&Caller::subject(&request), sealed)
+            .await,
+        0
+    );
+    assert_eq!(world.node.audit().len(), 2);
+}
+
+#[tokio::test]
+async fn answers_go_to_the_callers_own_inbox_and_nowhere_else() {
+    let world = World::new(|_| {}).await;
+    let request = world.caller.request();
+    let before = world.node.core.counted().replies;
+    let elsewhere = "_INBOX.UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.x";
+    world
+        .caller
+        .bus
+        .ask(
+            &Caller::subject(&request),
+            elsewhere,
+            world.caller.seal(&request),
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        world.caller.send(&world.caller.request()).await.statuscode,
+        Status::Ok
+    );
+    assert_eq!(world.node.core.counted().replies, before + 1);
+}
+
+#[tokio::test]
+async fn discovery_finds_by_facts_classes_agents_and_identity() {
+    let World {
+        organisation,
+        server,
+        node: _first,
+        caller,
+    } = World::new(|_| {}).await;
+    let mut nodes = Vec::new();
+    for (name, environment, class) in [
+        ("db1.acme.net", "development", "mysql::master"),
+        ("db2.acme.net", "production", "mysql::master"),
+        ("web1.acme.net", "development", "apache"),
+    ] {
+        let mut blueprint = Blueprint::new(organisation.node(name));
+        blueprint.facts =
+            json!({"environment": environment, "customer": "acme", "deep": {"er": 7}});
+        blueprint.classes = vec!["common".to_owned(), class.to_owned()];
+        nodes.push(TestNode::start(&organisation, &server, blueprint).await);
+    }
+    let filter = Filter::default;
+    for (filter, expected) in [
+        (
+            filter().with_words("environment=development customer=acme mysql::master"),
+            vec!["db1.acme.net"],
+        ),
+        (
+            filter().with_words("customer=acme /^mysql/"),
+            vec!["db1.acme.net", "db2.acme.net"],
+        ),
+        (
+            filter().with_fact("environment!=production"),
+            vec!["db1.acme.net", "node1.example.net", "web1.acme.net"],
+        ),
+        (
+            filter().with_fact("deep.er>=7"),
+            vec!["db1.acme.net", "db2.acme.net", "web1.acme.net"],
+        ),
+        (
+            filter().with_identity("/^db/"),
+            vec!["db1.acme.net", "db2.acme.net"],
+        ),
+        (filter().with_agent("unicorn"), vec![]),
+        (
+            filter().with_identity("web1.acme.net"),
+            vec!["web1.acme.net"],
+        ),
+    ] {
+        let found = caller.client.discover(&filter.unwrap()).await.unwrap();
+        let names: Vec<_> = found.nodes.iter().map(Identity::as_str).collect();
+        assert_eq!(names, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_there_is_named_at_once() {
+    let world = World::new(|_| {}).await;
+    let nodes: BTreeSet<Identity> = [NODE, "gone.example.net"]
+        .iter()
+        .map(|name| Identity::parse(name).unwrap())
+        .collect();
+    let call = Call::new("rpcutil", "ping", Aim::Nodes(nodes)).unwrap();
+    let (answers, stats) = world.caller.call(call).await;
+    assert_eq!(answers.len(), 1);
+    assert_eq!(
+        stats
+            .absent
+            .iter()
+            .map(Identity::as_str)
+            .collect::<Vec<_>>(),
+        ["gone.example.net"]
+    );
+    assert_eq!(stats.missing, stats.absent);
+    assert!(
+        stats.waiting.as_secs() < 5,
+        "waited for somebody who is not there: {stats:?}"
+    );
+}

@@ -1,0 +1,363 @@
+//! What is refused: forged, replayed, stale, misdirected and foreign messages; and that the daemon lives on.
+
+use muster_agent::clock::Clock;
+use muster_bus::{Bytes, Event};
+use muster_client::{Aim, Call};
+use muster_tests::await_state;
+use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::organisation::{Organisation, connect};
+use muster_wire::identity::{Identity, Name};
+use muster_wire::request::{Request, Target};
+use muster_wire::sign::{Kind, seal};
+use muster_wire::status::{Reason, Status};
+use muster_wire::subject;
+use muster_wire::token::Role;
+use serde_json::json;
+use tokio::sync::broadcast;
+
+use crate::ask::{Caller, MOMENT, World};
+
+/// Everything that must be met with silence, counted and audited under its word.
+#[tokio::test]
+async fn what_is_not_authentic_is_met_with_silence() {
+    let world = World::new(|_| {}).await;
+    let caller = &world.caller;
+    let good = caller.request();
+    let sealed = caller.seal(&good);
+    let subject = Caller::subject(&good);
+    let text = String::from_utf8(sealed.to_vec()).unwrap();
+
+    let stranger = Organisation::new(&["muster"]).caller("rip");
+    let forged = seal(Kind::Request, &good, &stranger).unwrap();
+    let somebody = world.organisation.caller("anna");
+    let in_anothers_name = seal(Kind::Request, &good, &somebody).unwrap();
+    let node_key = world.organisation.node("node2.example.net");
+    let by_a_node = seal(
+        Kind::Request,
+        &Request {
+            caller: node_key.identity().clone(),
+            ..good.clone()
+        },
+        &node_key,
+    )
+    .unwrap();
+    let expired_token =
+        world
+            .organisation
+            .user_until(Role::Caller, "rip", &["agent:*"], Some(1_700_000_000));
+    let with_expired_token = seal(Kind::Request, &good, &expired_token).unwrap();
+    let moved = caller.seal(&Request {
+        action: Name::parse("inventory").unwrap(),
+        ..good.clone()
+    });
+    let elsewhere = caller.seal(&Request {
+        collective: Name::parse("other").unwrap(),
+        ..good.clone()
+    });
+    let huge = Bytes::from(vec![b' '; caller.bus.max_payload()]);
+
+    let table: Vec<(&str, Bytes)> = vec![
+        ("unknown_issuer", forged.into()),
+        ("wrong_sender", in_anothers_name.into()),
+        ("wrong_role", by_a_node.into()),
+        ("token_expired", with_expired_token.into()),
+        (
+            "bad_signature",
+            text.replace("\"ttl\":60000", "\"ttl\":60001").into(),
+        ),
+        ("malformed", Bytes::from_static(b"{\"protocol\":")),
+        ("malformed", Bytes::from_static(b"")),
+        ("malformed", Bytes::from_static(b"\xff\xfe\x00")),
+        ("malformed", huge),
+        (
+            "unknown_protocol",
+            text.replace("muster.request.v1", "muster.request.v9")
+                .into(),
+        ),
+        ("subject_mismatch", moved),
+        ("subject_mismatch", elsewhere),
+    ];
+    for (word, payload) in table {
+        assert_eq!(
+            caller.answers_to(&subject, payload).await,
+            0,
+            "{word} was answered"
+        );
+        let audited = world.node.audit();
+        assert!(
+            audited.iter().any(|record| record["reason"] == word),
+            "{word} is not in {audited:#?}"
+        );
+    }
+    assert_eq!(world.node.core.counted().unvalidated, 12);
+}
+
+#[tokio::test]
+async fn captured_bytes_run_once_even_after_a_restart() {
+    let world = World::new(|_| {}).await;
+    let request = Request {
+        agent: Name::parse("puppetral").unwrap(),
+        action: Name::parse("do").unwrap(),
+        data: crate::ask::object(
+            json!({"type": "exec", "name": "/bin/sh -c 'echo x >> /tmp/ran'"}),
+        ),
+        ..world.caller.request()
+    };
+    let (subject, captured) = (Caller::subject(&request), world.caller.seal(&request));
+    let (inbox, mut replies) = world.caller.inbox(&request).await;
+    world
+        .caller
+        .bus
+        .ask(&subject, &inbox, captured.clone())
+        .await
+        .unwrap();
+    let reply = replies.next().await.unwrap();
+    let reply = world.caller.open(&request, reply.payload());
+    assert_eq!(reply.statuscode, Status::Ok, "{}", reply.statusmsg);
+    assert_eq!(world.caller.answers_to(&subject, captured.clone()).await, 0);
+    assert_eq!(world.node.core.counted().replayed, 1);
+
+    let World {
+        organisation,
+        server,
+        node,
+        caller,
+    } = world;
+    let signer = node.core.signer().clone();
+    let directory = node.stopped().await;
+    let reborn =
+        TestNode::start_in(directory, &organisation, &server, Blueprint::new(signer)).await;
+    assert_eq!(caller.answers_to(&subject, captured).await, 0);
+    assert_eq!(reborn.core.counted().replayed, 1);
+    assert_eq!(
+        std::fs::read_to_string(reborn.root().join("tmp/ran")).unwrap(),
+        "x\n"
+    );
+}
+
+#[tokio::test]
+async fn a_stale_request_is_told_its_age_once() {
+    let world = World::new(|_| {}).await;
+    let old = Request {
+        issued_at: muster_tests::now() - 600_000,
+        ..world.caller.request()
+    };
+    let reply = world.caller.send(&old).await;
+    assert_eq!(reply.statuscode, Status::Other);
+    assert!(
+        matches!(reply.reason, Some(Reason::Expired { age_ms: 600_000.. })),
+        "{reply:?}"
+    );
+    let again = world.caller.seal(&old);
+    assert_eq!(
+        world.caller.answers_to(&Caller::subject(&old), again).await,
+        0
+    );
+
+    let early = Request {
+        issued_at: muster_tests::now() + 600_000,
+        ..world.caller.request()
+    };
+    let reply = world.caller.send(&early).await;
+    assert!(
+        matches!(reply.reason, Some(Reason::Expired { age_ms: ..-500_000 })),
+        "{reply:?}"
+    );
+    assert_eq!(world.node.core.counted().ttlexpired, 2);
+    let audited = world.node.audit();
+    assert_eq!(
+        audited
+            .iter()
+            .filter(|record| record["reason"] == "expired")
+            .count(),
+        2,
+        "{audited:#?}"
+    );
+}
+
+#[tokio::test]
+async fn clocks_may_differ_by_the_skew_and_no_more() {
+    for (ahead, status) in [(25_000, Status::Ok), (120_000, Status::Other)] {
+        let world = World::new(|blueprint| {
+            blueprint.clock = Clock::new(move || muster_tests::now() + ahead);
+        })
+        .await;
+        let short = Request {
+            ttl: 1_000,
+            ..world.caller.request()
+        };
+        assert_eq!(
+            world.caller.send(&short).await.statuscode,
+            status,
+            "{ahead} ms ahead"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_broker_keeps_everybody_to_their_subjects() {
+    let world = World::new(|_| {}).await;
+    let limited = world
+        .organisation
+        .user(Role::Caller, "limited", &["agent:rpcutil"]);
+    let node = world.organisation.node("node2.example.net");
+    let inbox = subject::inbox_prefix(&world.caller.signer.public().to_string());
+    let asks = "muster.rpcutil.ping.all";
+    for (who, subject, publishes) in [
+        (&limited, "muster.puppetral.do.all", true),
+        (&limited, "muster.trust.account", true),
+        (&limited, &*format!("{inbox}.x"), true),
+        (&limited, &*format!("{inbox}.>"), false),
+        (&limited, "muster.*.*.all", false),
+        (&node, asks, true),
+        (&node, &*format!("{inbox}.x"), true),
+        (&node, "muster.*.*.node.node1.example.net", false),
+        (&node, &*format!("{inbox}.>"), false),
+    ] {
+        let bus = connect(&world.server, who).await;
+        let events = bus.events();
+        if publishes {
+            bus.publish(subject, Bytes::from_static(b"x"))
+                .await
+                .unwrap();
+        } else {
+            let _subscription = bus.subscribe(subject).await.unwrap();
+        }
+        bus.flush().await.unwrap();
+        let refused = permission_refused(events).await;
+        assert!(
+            refused.to_lowercase().contains("permissions violation"),
+            "{} {subject}: {refused}",
+            who.identity()
+        );
+    }
+    let audited = world.node.audit();
+    assert!(audited.is_empty(), "something came through: {audited:#?}");
+}
+
+async fn permission_refused(mut events: broadcast::Receiver<Event>) -> String {
+    loop {
+        if let Event::Refused(why) = tokio::time::timeout(MOMENT * 10, events.recv())
+            .await
+            .unwrap()
+            .unwrap()
+        {
+            return why;
+        }
+    }
+}
+
+/// A node that was asked may answer, but only as itself, and only what was asked.
+#[tokio::test]
+async fn a_node_cannot_answer_for_another() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let liar = organisation.node("liar.example.net");
+    let bus = connect(&server, &liar).await;
+    let mut requests = bus
+        .subscribe_all(&["muster.*.*.all".to_owned()])
+        .await
+        .unwrap();
+
+    let mut call = Call::new(
+        "rpcutil",
+        "ping",
+        Aim::Filter(muster_wire::filter::Filter::default()),
+    )
+    .unwrap();
+    call.wait = MOMENT;
+    let answering = async {
+        let message = requests[0].next().await.unwrap();
+        let body: serde_json::Value = serde_json::from_slice(message.payload()).unwrap();
+        let reply = json!({
+            "request": body["body"]["id"], "sender": "victim.example.net", "agent": "rpcutil", "action": "ping",
+            "statuscode": 0, "statusmsg": "OK", "data": {"pong": 1}, "time": muster_tests::now(), "took": 0,
+        });
+        let forged = seal(Kind::Reply, &reply, &liar).unwrap();
+        bus.publish(message.reply_to().unwrap(), forged.into())
+            .await
+            .unwrap();
+    };
+    let ((answers, stats), ()) = tokio::join!(caller.call(call), answering);
+    assert!(answers.is_empty(), "{answers:?}");
+    assert_eq!(stats.disbelieved, 1);
+}
+
+#[tokio::test]
+async fn a_request_that_names_others_is_not_ours() {
+    let world = World::new(|_| {}).await;
+    let others = [Identity::parse("node2.example.net").unwrap()].into();
+    let request = Request {
+        target: Target::Nodes(others),
+        ..world.caller.request()
+    };
+    let sealed = world.caller.seal(&request);
+    assert_eq!(
+        world
+            .caller
+            .answers_to(&Caller::subject(&request), sealed.clone())
+            .await,
+        0
+    );
+    assert_eq!(world.node.core.counted().filtered, 1);
+    // Moved to our own subject, it still names another.
+    assert_eq!(
+        world
+            .caller
+            .answers_to("muster.rpcutil.ping.node.node1.example.net", sealed)
+            .await,
+        0
+    );
+}
+
+/// Both locks: the broker throws a revoked user out, and a node that was told does not believe it either.
+#[tokio::test]
+async fn a_revoked_user_is_refused_by_broker_and_node() {
+    let World {
+        mut organisation,
+        server,
+        node,
+        caller,
+    } = World::new(|_| {}).await;
+    assert_eq!(caller.send(&caller.request()).await.statuscode, Status::Ok);
+    let captured = caller.request();
+    let sealed = caller.seal(&captured);
+    let events = caller.bus.events();
+
+    let token = organisation.revoke(&caller.signer);
+    let service = connect(&server, &organisation.service("directory")).await;
+    service
+        .publish(
+            &subject::trust(organisation.collective()),
+            token.clone().into(),
+        )
+        .await
+        .unwrap();
+    await_state("the node takes over the revocation", || {
+        node.core.trust().token() == token
+    })
+    .await;
+    // The broker does not know yet: the message arrives, and the node refuses it.
+    let before = node.core.counted().unvalidated;
+    caller
+        .bus
+        .publish(&Caller::subject(&captured), sealed)
+        .await
+        .unwrap();
+    await_state("the node refuses the revoked caller", || {
+        node.core.counted().unvalidated > before
+    })
+    .await;
+    assert!(
+        node.audit()
+            .iter()
+            .any(|record| record["reason"] == "revoked")
+    );
+
+    organisation.push(&server, &token).await;
+    let why = permission_refused(events).await;
+    assert!(why.to_lowercase().contains("auth"), "{why}");
+    let other = Caller::connect(&organisation, &server, organisation.caller("anna")).await;
+    assert_eq!(other.send(&other.request()).await.statuscode, Status::Ok);
+}

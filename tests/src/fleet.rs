@@ -1,0 +1,196 @@
+//! Daemons with the real pipeline in this process, each with its own key, connection, facts and scratch root.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_agent::assemble;
+use muster_agent::audit::AuditLog;
+use muster_agent::classes::Classes;
+use muster_agent::clock::Clock;
+use muster_agent::core::{Core, Parts};
+use muster_agent::daemon::Daemon;
+use muster_agent::facts::{FactStore, Sources};
+use muster_agent::policy::PolicySet;
+use muster_agent::seen::Seen;
+use muster_api::Agent;
+use muster_api::system::real::RealSystem;
+use muster_host::{Limits, Registry};
+use muster_wire::sign::Signer;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::nats_server::NatsServer;
+use crate::organisation::{Organisation, connect};
+
+/// What a node is made of; begin with [`Blueprint::new`] and change what a test is about.
+#[derive(Debug)]
+pub struct Blueprint {
+    /// Its key and token.
+    pub signer: Signer,
+    /// Its external facts.
+    pub facts: Value,
+    /// Its classes.
+    pub classes: Vec<String>,
+    /// The text of its policy files, by file name.
+    pub policies: Vec<(String, String)>,
+    /// Its agents, besides rpcutil and puppetral.
+    pub agents: Vec<Agent>,
+    /// Limits of every agent.
+    pub limits: Limits,
+    /// Its clock.
+    pub clock: Clock,
+    /// The section `[plugins.puppetral]`.
+    pub puppetral: Value,
+}
+
+impl Blueprint {
+    /// A node that lets everybody do everything, resources of type exec too.
+    pub fn new(signer: Signer) -> Self {
+        Self {
+            signer,
+            facts: serde_json::json!({}),
+            classes: Vec::new(),
+            policies: vec![(
+                "default.policy".to_owned(),
+                "policy default allow\n".to_owned(),
+            )],
+            agents: Vec::new(),
+            limits: Limits::default(),
+            clock: Clock::system(),
+            puppetral: serde_json::json!({"deny_types": []}),
+        }
+    }
+}
+
+/// A running node.
+#[derive(Debug)]
+pub struct TestNode {
+    /// Its state.
+    pub core: Arc<Core>,
+    directory: TempDir,
+    stop: CancellationToken,
+    running: Option<JoinHandle<()>>,
+}
+
+impl TestNode {
+    /// Builds a node and connects it; returns when it is ready.
+    pub async fn start(
+        organisation: &Organisation,
+        server: &NatsServer,
+        blueprint: Blueprint,
+    ) -> Self {
+        let directory = TempDir::new().unwrap();
+        Self::start_in(directory, organisation, server, blueprint).await
+    }
+
+    /// The same, in a directory that may hold the state of an earlier life.
+    pub async fn start_in(
+        directory: TempDir,
+        organisation: &Organisation,
+        server: &NatsServer,
+        blueprint: Blueprint,
+    ) -> Self {
+        let core = Arc::new(build(directory.path(), organisation, blueprint));
+        let bus = connect(server, core.signer()).await;
+        let daemon = Daemon::start(Arc::clone(&core), bus).await.unwrap();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(daemon.run(stop.clone(), Duration::from_secs(10)));
+        Self {
+            core,
+            directory,
+            stop,
+            running: Some(running),
+        }
+    }
+
+    /// The node's scratch root.
+    pub fn root(&self) -> PathBuf {
+        self.directory.path().join("root")
+    }
+
+    /// Every audit record so far.
+    pub fn audit(&self) -> Vec<Value> {
+        self.core.flush_audit().unwrap();
+        let text =
+            std::fs::read_to_string(self.directory.path().join("audit.log")).unwrap_or_default();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// Asks the node to stop, as SIGTERM does; [`Self::stopped`] waits for it.
+    pub fn begin_stopping(&self) {
+        self.stop.cancel();
+    }
+
+    /// Waits for the end, and hands the directory on.
+    pub async fn stopped(mut self) -> TempDir {
+        self.stop.cancel();
+        if let Some(running) = self.running.take() {
+            running.await.unwrap();
+        }
+        std::mem::replace(&mut self.directory, TempDir::new().unwrap())
+    }
+}
+
+impl Drop for TestNode {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.abort();
+        }
+    }
+}
+
+fn build(directory: &Path, organisation: &Organisation, blueprint: Blueprint) -> Core {
+    let path = |name: &str| directory.join(name);
+    for name in ["facts.d", "policies", "root/etc", "root/tmp", "root/home"] {
+        std::fs::create_dir_all(path(name)).unwrap();
+    }
+    std::fs::write(path("facts.d/test.json"), blueprint.facts.to_string()).unwrap();
+    std::fs::write(path("classes.txt"), blueprint.classes.join("\n")).unwrap();
+    for (name, text) in &blueprint.policies {
+        std::fs::write(path("policies").join(name), text).unwrap();
+    }
+    std::fs::write(path("root/etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
+    std::fs::write(path("root/etc/group"), "root:x:0:\n").unwrap();
+    let mut registry = Registry::new();
+    let puppetral = serde_json::from_value(blueprint.puppetral).unwrap();
+    let mut agents = vec![
+        muster_rpcutil::agent().unwrap(),
+        muster_puppetral::agent(puppetral).unwrap(),
+    ];
+    agents.extend(blueprint.agents);
+    for agent in agents {
+        registry.add(agent, blueprint.limits).unwrap();
+    }
+    let now = blueprint.clock.now();
+    let (policy, problems) =
+        PolicySet::load(&path("policies"), muster_agent::config::Verdict::Deny);
+    assert!(problems.is_empty(), "{problems:?}");
+    let core = Core::new(Parts {
+        trust: organisation.trust(),
+        collectives: vec![organisation.collective().clone()],
+        facts: FactStore::new(Sources {
+            identity: blueprint.signer.identity().clone(),
+            facts_d: path("facts.d"),
+            facter: None,
+        }),
+        classes: Classes::new(path("classes.txt")),
+        policy,
+        registry: Arc::new(registry),
+        data_sources: muster_rpcutil::data_sources(),
+        system: Arc::new(RealSystem::new(path("root"))),
+        seen: Seen::open(&path("seen"), now).unwrap(),
+        audit: Arc::new(AuditLog::open(&path("audit.log"), false).unwrap()),
+        skew: muster_wire::fresh::SKEW,
+        clock: blueprint.clock,
+        config: None,
+        config_file: PathBuf::from("rpcd.toml"),
+        signer: blueprint.signer,
+    });
+    assemble::reload_facts(&core, &RealSystem::new("/".into()));
+    core
+}

@@ -1,0 +1,163 @@
+//! A real nats-server on a free loopback port, stopped by its own process handle.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::await_state;
+
+/// A running server.
+#[derive(Debug)]
+pub struct NatsServer {
+    child: Child,
+    directory: TempDir,
+    port: u16,
+}
+
+impl NatsServer {
+    /// Starts a server with this configuration, to which address, log and directories are added.
+    pub async fn start(configuration: &str) -> Self {
+        Self::start_in(TempDir::new().unwrap(), configuration, None).await
+    }
+
+    async fn start_in(directory: TempDir, configuration: &str, port: Option<u16>) -> Self {
+        let root = directory.path().display();
+        let asked = port.map_or("-1".to_owned(), |port| port.to_string());
+        let text = format!(
+            "host: 127.0.0.1\nport: {asked}\nports_file_dir: \"{root}\"\nlog_file: \"{root}/log\"\n\
+             max_connections: 100000\nwrite_deadline: \"10s\"\n{}",
+            configuration.replace("@DIRECTORY@", &root.to_string())
+        );
+        let file = directory.path().join("nats.conf");
+        std::fs::write(&file, text).unwrap();
+        let child = spawn(&file);
+        let ports = directory
+            .path()
+            .join(format!("nats-server_{}.ports", child.id()));
+        let mut server = Self {
+            child,
+            directory,
+            port: 0,
+        };
+        let mut found = None;
+        await_state(
+            &format!("nats-server says its port in {}", ports.display()),
+            || {
+                assert!(
+                    server.child.try_wait().unwrap().is_none(),
+                    "nats-server ended: {}",
+                    server.log()
+                );
+                found = read_port(&ports);
+                found.is_some()
+            },
+        )
+        .await;
+        server.port = found.unwrap();
+        server
+    }
+
+    /// Kills the server, and starts it again on the same port with the same state.
+    pub async fn restart(mut self) -> Self {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let port = self.port;
+        let file = self.directory.path().join("nats.conf");
+        let text = std::fs::read_to_string(&file)
+            .unwrap()
+            .replace("port: -1\n", &format!("port: {port}\n"));
+        std::fs::write(&file, text).unwrap();
+        self.child = spawn(&file);
+        let ports = self
+            .directory
+            .path()
+            .join(format!("nats-server_{}.ports", self.child.id()));
+        await_state("nats-server is back", || read_port(&ports).is_some()).await;
+        self
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address as a client writes it.
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// The process, for measuring.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What the server said.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            tracing_log(&self.log());
+        }
+    }
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "shown by the test runner beside the failure"
+)]
+fn tracing_log(log: &str) {
+    eprintln!("---- nats-server ----\n{log}");
+}
+
+fn read_port(ports: &Path) -> Option<u16> {
+    let text = std::fs::read_to_string(ports).ok()?;
+    let ports: serde_json::Value = serde_json::from_str(&text).ok()?;
+    ports["nats"][0].as_str()?.rsplit(':').next()?.parse().ok()
+}
+
+#[expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "the harness starts the broker"
+)]
+fn spawn(file: &Path) -> Child {
+    std::process::Command::new(binary())
+        .arg("-c")
+        .arg(file)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| {
+            let binary = binary();
+            std::panic::panic_any(format!(
+                "cannot start {}: {error}; run `make tools`, or set NATS_SERVER",
+                binary.display()
+            ))
+        })
+}
+
+/// `$NATS_SERVER`, the one that `make tools` fetched, or the one in the path.
+pub fn binary() -> PathBuf {
+    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/nats-server");
+    std::env::var_os("NATS_SERVER")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| {
+            if fetched.exists() {
+                fetched
+            } else {
+                PathBuf::from("nats-server")
+            }
+        })
+}
+
+/// How long something on loopback may take before a test gives up on it.
+pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,225 @@
+//! An organisation in memory: keys and tokens as `rpc org` makes them, and the broker's configuration for it.
+
+use std::fmt::Write as _;
+
+use muster_bus::{Bus, Options, Server};
+use muster_wire::identity::{Identity, Name};
+use muster_wire::sign::Signer;
+use muster_wire::token::claims::{
+    Account, Limits, Operator, ScopedKey, SigningKeyEntry, Subjects, User,
+};
+use muster_wire::token::encode::{self, Validity};
+use muster_wire::token::{Creds, KeyKind, KeyPair, Role, Trust};
+
+use crate::nats_server::NatsServer;
+
+/// Keys and tokens of one fleet.
+#[derive(Debug)]
+pub struct Organisation {
+    operator: KeyPair,
+    account: KeyPair,
+    system: KeyPair,
+    /// Signs users of the system account; they may push account tokens.
+    pusher: KeyPair,
+    roles: Vec<(Role, KeyPair)>,
+    claims: Account,
+    issued_at: u64,
+    collectives: Vec<Name>,
+}
+
+impl Organisation {
+    /// An organisation whose fleet is in these collectives.
+    pub fn new(collectives: &[&str]) -> Self {
+        let collectives: Vec<Name> = collectives
+            .iter()
+            .map(|name| Name::parse(name).unwrap())
+            .collect();
+        let key = |kind| KeyPair::generate(kind).unwrap();
+        let roles =
+            [Role::Node, Role::Caller, Role::Service].map(|role| (role, key(KeyKind::Account)));
+        let scoped = |(role, key): &(Role, KeyPair)| {
+            let template = role.template(&collectives);
+            SigningKeyEntry::Scoped(Box::new(ScopedKey::new(key.public(), *role, template)))
+        };
+        Self {
+            claims: Account::new(Limits::default(), roles.iter().map(scoped).collect()),
+            operator: key(KeyKind::Operator),
+            account: key(KeyKind::Account),
+            system: key(KeyKind::Account),
+            pusher: key(KeyKind::Account),
+            roles: roles.into(),
+            // A minute ago, so that what is revoked later is later.
+            issued_at: crate::now() / 1000 - 60,
+            collectives,
+        }
+    }
+
+    /// The first collective.
+    pub fn collective(&self) -> &Name {
+        self.collectives.first().unwrap()
+    }
+
+    /// The account's token.
+    pub fn account_token(&self) -> String {
+        let validity = Validity::from(self.issued_at);
+        encode::account(
+            "fleet",
+            self.account.public(),
+            self.claims.clone(),
+            validity,
+            &self.operator,
+        )
+        .unwrap()
+    }
+
+    /// What everybody trusts.
+    pub fn trust(&self) -> Trust {
+        Trust::new(self.operator.public(), &self.account_token()).unwrap()
+    }
+
+    /// The broker's configuration: operator mode, with a resolver that takes updates.
+    pub fn broker_configuration(&self) -> String {
+        let validity = Validity::from(self.issued_at);
+        let system = encode::account(
+            "system",
+            self.system.public(),
+            Account::new(Limits::default(), vec![self.pusher_scope()]),
+            validity,
+            &self.operator,
+        )
+        .unwrap();
+        let operator = Operator::new(Some(self.system.public()));
+        let operator = encode::operator("test", operator, validity, &self.operator).unwrap();
+        let mut text = String::new();
+        writeln!(text, "operator: {operator}").unwrap();
+        writeln!(text, "system_account: {}", self.system.public()).unwrap();
+        writeln!(
+            text,
+            "resolver: {{ type: full, dir: \"@DIRECTORY@/accounts\" }}"
+        )
+        .unwrap();
+        writeln!(text, "resolver_preload: {{").unwrap();
+        writeln!(
+            text,
+            "  {}: {}",
+            self.account.public(),
+            self.account_token()
+        )
+        .unwrap();
+        writeln!(text, "  {}: {system}\n}}", self.system.public()).unwrap();
+        text
+    }
+
+    fn pusher_scope(&self) -> SigningKeyEntry {
+        let some = |subject: &str| Subjects {
+            allow: vec![subject.to_owned()],
+            deny: Vec::new(),
+        };
+        let mut template = Role::Caller.template(&[]);
+        template.publish = some("$SYS.REQ.CLAIMS.UPDATE");
+        template.subscribe = some("_INBOX.>");
+        SigningKeyEntry::Scoped(Box::new(ScopedKey {
+            kind: "user_scope".to_owned(),
+            key: self.pusher.public(),
+            role: "system".to_owned(),
+            template,
+        }))
+    }
+
+    /// A running broker for this organisation.
+    pub async fn broker(&self) -> NatsServer {
+        NatsServer::start(&self.broker_configuration()).await
+    }
+
+    /// A node's key and token.
+    pub fn node(&self, name: &str) -> Signer {
+        self.user(Role::Node, name, &[])
+    }
+
+    /// A caller who may ask every agent.
+    pub fn caller(&self, name: &str) -> Signer {
+        self.user(Role::Caller, name, &["agent:*"])
+    }
+
+    /// A service.
+    pub fn service(&self, name: &str) -> Signer {
+        self.user(Role::Service, name, &[])
+    }
+
+    /// A party of any role, with these tags.
+    pub fn user(&self, role: Role, name: &str, tags: &[&str]) -> Signer {
+        self.user_until(role, name, tags, None)
+    }
+
+    /// A party whose token ends at this second.
+    pub fn user_until(
+        &self,
+        role: Role,
+        name: &str,
+        tags: &[&str],
+        expires: Option<u64>,
+    ) -> Signer {
+        let key = KeyPair::generate(KeyKind::User).unwrap();
+        let claims = User::new(
+            self.account.public(),
+            tags.iter().map(ToString::to_string).collect(),
+        );
+        let (_, role_key) = self.roles.iter().find(|(known, _)| *known == role).unwrap();
+        let validity = Validity {
+            issued_at: self.issued_at,
+            expires,
+        };
+        let name = Identity::parse(name).unwrap();
+        let token = encode::user(&name, key.public(), claims, validity, role_key).unwrap();
+        Signer::new(Creds::new(&token, key).unwrap()).unwrap()
+    }
+
+    /// Voids a party's tokens. Returns the account's new token; nobody was told yet.
+    pub fn revoke(&mut self, party: &Signer) -> String {
+        let now = crate::now() / 1000;
+        self.claims.revoke(&party.public(), now);
+        self.issued_at = now;
+        self.account_token()
+    }
+
+    /// Tells the broker about a changed account token, as `rpc org push` does.
+    pub async fn push(&self, server: &NatsServer, account_token: &str) {
+        let key = KeyPair::generate(KeyKind::User).unwrap();
+        let name = Identity::parse("system").unwrap();
+        let claims = User::new(self.system.public(), Vec::new());
+        let validity = Validity::from(self.issued_at);
+        let token = encode::user(&name, key.public(), claims, validity, &self.pusher).unwrap();
+        let system = Signer::new(Creds::new(&token, key).unwrap()).unwrap();
+        let bus = connect_without_inbox(server, &system).await;
+        let answer = bus
+            .request("$SYS.REQ.CLAIMS.UPDATE", account_token.to_owned().into())
+            .await
+            .unwrap();
+        let text = String::from_utf8_lossy(answer.payload()).into_owned();
+        assert!(
+            text.contains("\"code\":200"),
+            "the broker did not take the account's token: {text}"
+        );
+    }
+}
+
+/// A connection as this party, with its private inbox.
+pub async fn connect(server: &NatsServer, party: &Signer) -> Bus {
+    let mut options = options(server, party);
+    options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(
+        &party.public().to_string(),
+    ));
+    options.connect().await.unwrap()
+}
+
+async fn connect_without_inbox(server: &NatsServer, party: &Signer) -> Bus {
+    options(server, party).connect().await.unwrap()
+}
+
+/// How this party connects to a test's broker.
+pub fn options(server: &NatsServer, party: &Signer) -> Options {
+    let address = Server::parse(&server.url(), true).unwrap();
+    let mut options = Options::command(party.identity().as_str(), vec![address]);
+    options.secret = Some(muster_agent::assemble::secret(party));
+    options
+}
