@@ -58,6 +58,15 @@ pub(crate) fn known(filter: &Filter) -> Option<BTreeSet<Identity>> {
 impl Client {
     /// The nodes that match.
     pub async fn discover(&self, filter: &Filter) -> Result<Discovered, ClientError> {
+        self.discover_watching(filter, |_| ()).await
+    }
+
+    /// The nodes that match; each is shown as it answers. Nodes that the filter names are not asked, and not shown.
+    pub async fn discover_watching(
+        &self,
+        filter: &Filter,
+        mut show: impl FnMut(&Answer),
+    ) -> Result<Discovered, ClientError> {
         if let Some(nodes) = known(filter) {
             return Ok(Discovered {
                 nodes,
@@ -71,6 +80,7 @@ impl Client {
         };
         self.ping(filter.clone(), self.inner.window.most, |answer| {
             found.nodes.insert(answer.reply.sender.clone());
+            show(answer);
         })
         .await
         .map(|complete| found.incomplete = !complete)?;

@@ -2,7 +2,16 @@
 
 pub mod broker;
 pub mod demo;
+pub mod facts;
+pub mod filters;
+pub mod find;
+pub mod inventory;
 pub mod org;
+pub mod ping;
+pub mod plugin;
+mod read;
+pub mod request;
+mod seconds;
 
 use std::path::PathBuf;
 
@@ -24,6 +33,8 @@ Environment:
   NO_COLOR    no colours
 
 Examples:
+  rpc find -W \"country=uk apache\"    who would be asked
+  rpc puppetral do type=user name=rip  ask all nodes that have the agent
   rpc demo up                        a broker and five nodes to play with
   rpc org init /srv/acme --name acme an organisation with its keys";
 
@@ -68,12 +79,13 @@ pub struct Global {
     /// Say more
     #[arg(long, short, global = true, action = ArgAction::SetTrue, help_heading = "Global options")]
     pub verbose: bool,
-    /// When to use colours
+    /// When to use colours: auto, always or never
     #[arg(
         long,
         global = true,
         value_name = "WHEN",
         default_value = "auto",
+        hide_possible_values = true,
         help_heading = "Global options"
     )]
     pub color: Color,
@@ -94,6 +106,24 @@ pub enum Color {
 /// The commands, in the order in which the help shows them.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Show who is there, and how far away
+    #[command(after_help = ping::AFTER)]
+    Ping(ping::Ping),
+    /// List the nodes that match
+    #[command(after_help = find::AFTER)]
+    Find(find::Find),
+    /// Show how the values of a fact are spread
+    #[command(after_help = facts::AFTER)]
+    Facts(facts::Facts),
+    /// Show all about one node
+    #[command(after_help = inventory::AFTER)]
+    Inventory(inventory::Inventory),
+    /// Ask an agent's action of all nodes that match; also `rpc AGENT ACTION`
+    #[command(override_usage = request::USAGE, after_help = request::AFTER)]
+    Do(request::Request),
+    /// List agents, and tell what they can do
+    #[command(subcommand)]
+    Plugin(plugin::Plugin),
     /// Make and keep an organisation: keys, parties, revocations
     #[command(subcommand)]
     Org(org::Org),

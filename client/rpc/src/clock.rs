@@ -13,6 +13,14 @@ pub fn now() -> Millis {
     Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }
 
+/// An instant as RFC 3339 has it, with milliseconds; the bare number if no calendar has it.
+pub fn rfc3339(at: Millis) -> String {
+    i64::try_from(at)
+        .ok()
+        .and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
+        .map_or_else(|| at.to_string(), |at| format!("{at:.3}"))
+}
+
 /// An instant as `2026-03-01 12:00:00Z`; the bare number if no calendar has it.
 pub fn written(at: Seconds) -> String {
     i64::try_from(at)

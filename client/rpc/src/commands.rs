@@ -2,8 +2,15 @@
 //! ended; it reads neither the command line nor the environment.
 
 mod broker;
+mod context;
 pub mod demo;
+mod facts;
+mod find;
+mod inventory;
 mod org;
+mod ping;
+mod plugin;
+mod request;
 pub mod table;
 
 use crate::cli::{Cli, Command};
@@ -11,10 +18,22 @@ use crate::environment::Environment;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::printer::Printer;
+use context::Context;
 
-/// Runs the command that was typed. Commands that ask the fleet begin with [`crate::settings::Settings::load`].
+/// Runs the command that was typed.
 pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Result<Exit, Error> {
+    let cx = Context {
+        config: cli.global.config.as_deref(),
+        environment,
+        printer,
+    };
     match cli.command {
+        Command::Ping(args) => ping::run(args, cx).await,
+        Command::Find(args) => find::run(args, cx).await,
+        Command::Facts(args) => facts::run(args, cx).await,
+        Command::Inventory(args) => inventory::run(args, cx).await,
+        Command::Do(args) => request::run(args, cx).await,
+        Command::Plugin(command) => plugin::run(command, cx),
         Command::Org(command) => org::run(command, environment, printer).await,
         Command::Broker(command) => broker::run(command, environment, printer),
         Command::Demo(command) => demo::run(command, environment, printer).await,

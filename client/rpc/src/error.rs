@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::ask::AskError;
 use crate::broker::program::BrokerError;
 use crate::commands::demo::DemoError;
 use crate::exit::Exit;
@@ -16,6 +17,9 @@ pub enum Error {
     /// The client's configuration cannot be used.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// The fleet could not be asked.
+    #[error(transparent)]
+    Ask(#[from] AskError),
     /// The organisation's files.
     #[error(transparent)]
     Organisation(#[from] OrganisationError),
@@ -41,6 +45,7 @@ impl Error {
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::Settings(error) => error.hints(),
+            Self::Ask(error) => error.hints(),
             Self::Organisation(error) | Self::Push(PushError::Organisation(error)) => error.hints(),
             Self::Push(PushError::Bus(_)) => {
                 vec!["is the broker running? `rpc broker run` starts it".to_owned()]
@@ -55,6 +60,7 @@ impl Error {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Output(error) if error.is_reader_gone() => Exit::Passed,
+            Self::Ask(error) => error.exit(),
             _ => Exit::Local,
         }
     }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 /// How a command ended. The numbers are a promise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// Everything that was asked for was done.
     Passed = 0,

@@ -8,6 +8,7 @@
     reason = "a command has no outside: `pub` says what the other files may use"
 )]
 
+mod ask;
 mod broker;
 mod cli;
 mod clock;
@@ -18,11 +19,11 @@ mod error;
 mod exit;
 mod organisation;
 mod printer;
+mod render;
+mod report;
 mod settings;
 
 use std::process::ExitCode;
-
-use clap::Parser as _;
 
 use crate::cli::Cli;
 use crate::environment::Environment;
@@ -31,7 +32,7 @@ use crate::exit::Exit;
 use crate::printer::Printer;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(message) => return usage(&message).into(),
     };

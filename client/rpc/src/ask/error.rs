@@ -1,0 +1,181 @@
+//! Why the fleet could not be asked, and what the user may do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use muster_client::{ClientError, DdlStoreError};
+use muster_ddl::InputError;
+use muster_wire::filter::FilterError;
+
+use crate::exit::Exit;
+
+/// Why nothing came of asking.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// A filter that cannot be read.
+    #[error("{flag} expects {} at column {}\n\n  {}\n  {}", .source.expected(), .source.column(), shown(.source), caret(.source))]
+    Filter {
+        /// The flag.
+        flag: &'static str,
+        /// Where and why.
+        source: FilterError,
+    },
+    /// An input that is not `KEY=VALUE`.
+    #[error("{word:?} is not KEY=VALUE; after the action come its inputs, as in `name=rip`")]
+    NoPair {
+        /// What was typed.
+        word: String,
+    },
+    /// No schema says what this agent can do.
+    #[error("no agent called {agent:?} is known here")]
+    UnknownAgent {
+        /// What was typed.
+        agent: String,
+        /// The likeliest agent.
+        nearest: Option<String>,
+        /// The likeliest command, when the word stood where a command could.
+        command: Option<String>,
+        /// Where further schemas belong.
+        ddls: Option<PathBuf>,
+    },
+    /// The agent has no such action.
+    #[error("agent `{agent}` has no action {action:?}; it has {}", .known.join(", "))]
+    UnknownAction {
+        /// The agent.
+        agent: String,
+        /// What was typed.
+        action: String,
+        /// The likeliest action.
+        nearest: Option<String>,
+        /// All actions.
+        known: Vec<String>,
+    },
+    /// No action was named, and the agent has none for that case.
+    #[error("name an action of agent `{agent}`: {}", .known.join(", "))]
+    NoAction {
+        /// The agent.
+        agent: String,
+        /// All actions.
+        known: Vec<String>,
+    },
+    /// The action's schema refuses the inputs.
+    #[error("{source}")]
+    Input {
+        /// The agent.
+        agent: String,
+        /// Which input, and why.
+        source: InputError,
+    },
+    /// A secret cannot be read from the standard input.
+    #[error("cannot read the input `{input}` from the standard input")]
+    Secret {
+        /// The input.
+        input: String,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// Schemas cannot be read.
+    #[error(transparent)]
+    Schemas(#[from] DdlStoreError),
+    /// The way to the fleet.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The user wants no answer any more, before anything was asked.
+    #[error("interrupted; nothing was sent")]
+    Interrupted,
+    /// A document that cannot be written as JSON.
+    #[error("the result cannot be written as JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+impl AskError {
+    /// Next steps, one line each.
+    pub fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Filter { flag, .. } => vec![example(flag).to_owned()],
+            Self::UnknownAgent {
+                nearest,
+                command,
+                ddls,
+                ..
+            } => {
+                let command = command
+                    .iter()
+                    .map(|command| format!("did you mean the command `rpc {command}`?"));
+                let nearest = nearest
+                    .iter()
+                    .map(|agent| format!("did you mean the agent `{agent}`?"));
+                let list = "`rpc plugin list` shows the agents that are known".to_owned();
+                let add = ddls
+                    .iter()
+                    .map(|path| format!("DDLs of further agents belong into {}", path.display()));
+                command.chain(nearest).chain([list]).chain(add).collect()
+            }
+            Self::UnknownAction { agent, nearest, .. } => {
+                let nearest = nearest
+                    .iter()
+                    .map(|action| format!("did you mean `rpc do {agent} {action}`?"));
+                nearest.chain([documentation(agent)]).collect()
+            }
+            Self::NoAction { agent, .. } | Self::Input { agent, .. } => vec![documentation(agent)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// How the command ends.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Filter { .. }
+            | Self::NoPair { .. }
+            | Self::UnknownAgent { .. }
+            | Self::UnknownAction { .. }
+            | Self::NoAction { .. }
+            | Self::Input { .. } => Exit::Usage,
+            Self::Secret { .. }
+            | Self::Schemas(_)
+            | Self::Client(_)
+            | Self::Interrupted
+            | Self::Json(_) => Exit::Local,
+        }
+    }
+}
+
+fn documentation(agent: &str) -> String {
+    format!("`rpc plugin doc {agent}` tells what the actions do and take")
+}
+
+fn example(flag: &str) -> &'static str {
+    match flag {
+        "--with-fact" => {
+            "write it like `-F customer=acme`, `-F os.family=Debian`, `-F processors>=4` or `-F role=/^web/`"
+        }
+        "--with-class" => "write it like `-C mysql::master` or `-C /^role::/`",
+        "--with-agent" => "write it like `-A puppetral` or `-A /^pup/`",
+        "--with-identity" => "write it like `-I db1.acme.net` or `-I /^web/`",
+        _ => "write it like `-W \"environment=development mysql::master\"`",
+    }
+}
+
+/// The filter's text as one line of as many columns as it has characters.
+fn shown(error: &FilterError) -> String {
+    error
+        .text()
+        .chars()
+        .map(|c| {
+            if crate::render::printable::is_harmful(c) {
+                '?'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+fn caret(error: &FilterError) -> String {
+    let before = error
+        .column()
+        .saturating_sub(1)
+        .min(error.text().chars().count());
+    format!("{}^", " ".repeat(before))
+}

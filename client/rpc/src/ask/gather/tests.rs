@@ -1,0 +1,151 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use muster_client::{Answer, ClientError, DdlStore, Disturbance, Event, Stats};
+use muster_wire::identity::Identity;
+use serde_json::{Value, json};
+
+use super::{Gathering, Step};
+use crate::exit::Exit;
+use crate::report::{Gap, Report, RequestStats};
+
+const REQUEST: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+fn answer(node: &str, code: u8, data: Value) -> Box<Answer> {
+    let reply = json!({
+        "request": REQUEST, "sender": node, "agent": "rpcutil", "action": "get_fact", "statuscode": code,
+        "statusmsg": "OK", "data": data, "time": 1_767_225_600_000_u64, "took": 7,
+    });
+    Box::new(Answer {
+        reply: serde_json::from_value(reply).unwrap(),
+        after: Duration::from_millis(20),
+    })
+}
+
+fn finished(incomplete: Option<Disturbance>) -> Event {
+    Event::Finished(Box::new(Stats {
+        request: REQUEST.parse().unwrap(),
+        expected: Some(3),
+        ok: 0,
+        failed: 0,
+        missing: BTreeSet::new(),
+        absent: BTreeSet::new(),
+        unexpected: BTreeSet::new(),
+        disbelieved: 0,
+        incomplete,
+        publishing: Duration::from_millis(1),
+        waiting: Duration::from_millis(30),
+    }))
+}
+
+fn published() -> Event {
+    Event::Published {
+        request: REQUEST.parse().unwrap(),
+        expected: None,
+    }
+}
+
+fn nodes(names: &[&str]) -> BTreeSet<Identity> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+fn gather(events: Vec<Event>, interrupted: bool) -> Report {
+    let store = DdlStore::load(None).unwrap();
+    let action = store.get("rpcutil").unwrap().action("get_fact").unwrap();
+    let mut gathering = Gathering::new(
+        "rpcutil",
+        action,
+        nodes(&["a", "b", "c"]),
+        RequestStats::default(),
+    );
+    for event in events {
+        gathering.take(event).unwrap();
+    }
+    if interrupted {
+        gathering.interrupt();
+    }
+    gathering.report()
+}
+
+#[test]
+fn every_event_finds_its_place() {
+    let report = gather(
+        vec![
+            published(),
+            Event::Reply(answer("a", 0, json!({"value": "de"}))),
+            Event::Reply(answer("b", 1, json!({"value": "uk"}))),
+            Event::Absent("c".parse().unwrap()),
+            Event::Unexpected(answer("d", 0, json!({"value": "fr"}))),
+            Event::Disbelieved("signature"),
+            Event::Disbelieved("signature"),
+            finished(Some(Disturbance::SlowConsumer)),
+        ],
+        false,
+    );
+    let stats = &report.stats;
+    assert_eq!(stats.request.as_deref(), Some(REQUEST));
+    assert_eq!((stats.discovered, stats.ok, stats.failed), (3, 1, 1));
+    assert_eq!(
+        (&stats.missing, &stats.not_connected),
+        (&nodes(&["c"]), &nodes(&["c"]))
+    );
+    assert_eq!(stats.unexpected, nodes(&["d"]));
+    assert_eq!(stats.disbelieved.get("signature"), Some(&2));
+    assert_eq!(stats.gaps, BTreeSet::from([Gap::SlowConsumer]));
+    assert_eq!(stats.waiting, Duration::from_millis(30));
+    let senders: Vec<&str> = report
+        .replies
+        .iter()
+        .map(|reply| reply.node.as_str())
+        .collect();
+    assert_eq!(senders, ["a", "b"]);
+    // Only what succeeded and was asked is summarised.
+    assert_eq!(report.summaries[0].to_json(), json!({"de": 1}));
+    assert_eq!(stats.exit(), Exit::SomeFailed);
+}
+
+#[test]
+fn an_interruption_keeps_what_came_and_names_the_rest() {
+    let report = gather(
+        vec![published(), Event::Reply(answer("b", 0, json!({})))],
+        true,
+    );
+    assert_eq!(report.stats.missing, nodes(&["a", "c"]));
+    assert_eq!(report.stats.gaps, BTreeSet::from([Gap::Interrupted]));
+    assert_eq!(report.stats.exit(), Exit::SomeFailed);
+    assert_eq!(
+        gather(vec![published()], true).stats.exit(),
+        Exit::SomeFailed
+    );
+}
+
+#[test]
+fn silence_is_counted_even_if_nobody_says_that_it_is_over() {
+    let report = gather(vec![published()], false);
+    assert_eq!(report.stats.missing, nodes(&["a", "b", "c"]));
+    assert_eq!(report.stats.exit(), Exit::NoneAnswered);
+}
+
+#[test]
+fn steps_tell_the_watcher_what_to_show() {
+    let store = DdlStore::load(None).unwrap();
+    let action = store.get("rpcutil").unwrap().action("get_fact").unwrap();
+    let mut gathering = Gathering::new(
+        "rpcutil",
+        action,
+        nodes(&["a", "b"]),
+        RequestStats::default(),
+    );
+    assert!(matches!(gathering.take(published()), Ok(Step::Quiet)));
+    let step = gathering.take(Event::Reply(answer("a", 0, json!({}))));
+    assert!(
+        matches!(step, Ok(Step::Reply(reply)) if reply.node.as_str() == "a" && reply.took == 7)
+    );
+    assert_eq!(gathering.heard(), 1);
+    assert!(matches!(gathering.take(finished(None)), Ok(Step::Over)));
+    let failed = ClientError::NotGranted {
+        agent: "rpcutil".into(),
+        allowed: "service".into(),
+    };
+    assert!(gathering.take(Event::Failed(failed)).is_err());
+}

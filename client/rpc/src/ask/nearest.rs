@@ -1,0 +1,27 @@
+//! The name that somebody probably meant.
+
+/// The known name nearest to `word`, if it is near enough to be a slip of the fingers.
+pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    // Nobody slips that far, and distances of long words cost their product.
+    if word.len() > 64 {
+        return None;
+    }
+    let distances = known.map(|name| (strsim::damerau_levenshtein(name, word), name));
+    let (distance, name) = distances.min()?;
+    (distance <= 1 + name.len() / 4).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn slips_are_understood_and_other_words_are_not() {
+        let known = || ["puppetral", "rpcutil"].into_iter();
+        assert_eq!(nearest("rpcutl", known()), Some("rpcutil".to_owned()));
+        assert_eq!(nearest("pupetrla", known()), Some("puppetral".to_owned()));
+        assert_eq!(nearest("service", known()), None);
+        assert_eq!(nearest(&"x".repeat(100_000), known()), None);
+        assert_eq!(nearest("x", std::iter::empty()), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! Sensitive inputs that are given as `-` are read from the standard input, a line each, and not echoed: a secret on the
+//! command line is in the shell's history, and in `ps` for everybody.
+
+use std::io::{self, BufRead, IsTerminal as _, Write as _};
+
+use muster_ddl::Action;
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
+use tokio::sync::oneshot;
+
+use super::error::AskError;
+
+/// Longest secret in bytes.
+const LONGEST: u64 = 64 * 1024;
+
+/// The inputs with every `-` of a sensitive one replaced by a line of the standard input.
+pub async fn read_secrets(
+    action: &Action,
+    mut inputs: Vec<(String, String)>,
+) -> Result<Vec<(String, String)>, AskError> {
+    for (name, value) in &mut inputs {
+        if value == "-" && action.is_sensitive(name) {
+            *value = ask(name).await?;
+        }
+    }
+    Ok(inputs)
+}
+
+/// Asks on a thread of its own, so that an interruption finds the terminal's echo restored.
+async fn ask(name: &str) -> Result<String, AskError> {
+    let failed = |source| AskError::Secret {
+        input: name.to_owned(),
+        source,
+    };
+    let interactive = io::stdin().is_terminal();
+    let _silence = interactive.then(Silence::new).transpose().map_err(failed)?;
+    if interactive {
+        let mut screen = io::stderr();
+        let prompt = write!(screen, "{}: ", crate::render::printable::line(name));
+        prompt.and_then(|()| screen.flush()).map_err(failed)?;
+    }
+    let (sender, receiver) = oneshot::channel();
+    // The thread may outlive us in its read; it ends with the process.
+    std::thread::spawn(move || drop(sender.send(read_line(&mut io::stdin().lock()))));
+    let line = tokio::select! {
+        line = receiver => line.unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into())),
+        _ = tokio::signal::ctrl_c() => return Err(AskError::Interrupted),
+    };
+    if interactive {
+        // The user's own line end was not echoed either; that the screen is gone will show later.
+        let _ = writeln!(io::stderr());
+    }
+    line.map_err(failed)
+}
+
+/// One line without its end.
+fn read_line(input: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    if io::Read::take(input, LONGEST + 1).read_line(&mut line)? == 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "there is no further line",
+        ));
+    }
+    if line.len() as u64 > LONGEST {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("the line is longer than {LONGEST} bytes"),
+        ));
+    }
+    let line = line.strip_suffix('\n').unwrap_or(&line);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+}
+
+/// The terminal without echo, until it is dropped.
+struct Silence(nix::sys::termios::Termios);
+
+impl Silence {
+    fn new() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut silent = before.clone();
+        silent.local_flags.remove(LocalFlags::ECHO);
+        tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &silent)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no echo.
+        let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST, read_line};
+
+    #[test]
+    fn a_line_is_taken_without_its_end_and_leaves_the_next_one() {
+        let mut input = "$6$a b \r\nnext\nlast".as_bytes();
+        assert_eq!(read_line(&mut input).unwrap(), "$6$a b ");
+        assert_eq!(read_line(&mut input).unwrap(), "next");
+        assert_eq!(read_line(&mut input).unwrap(), "last");
+        assert!(read_line(&mut input).is_err());
+    }
+
+    #[test]
+    fn an_endless_line_is_refused() {
+        let limit = usize::try_from(LONGEST).unwrap();
+        assert_eq!(
+            read_line(&mut "x".repeat(limit).as_bytes()).unwrap().len(),
+            limit
+        );
+        assert!(read_line(&mut "x".repeat(limit + 1).as_bytes()).is_err());
+    }
+}

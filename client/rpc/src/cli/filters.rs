@@ -1,0 +1,37 @@
+//! The flags that say which nodes are meant: the same for every command that asks the fleet. Kinds are combined with
+//! "and"; several `-I` are alternatives. What the texts mean is read elsewhere.
+
+use std::time::Duration;
+
+use clap::Args;
+use muster_wire::identity::Name;
+
+use super::seconds::seconds;
+
+const HEADING: &str = "Filters";
+
+/// Which nodes are meant; all, when nothing is given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct Filters {
+    /// Nodes with this fact: FACT=VALUE, also != < <= > >= =~ and /regex/
+    #[arg(short = 'F', long = "with-fact", alias = "wf", value_name = "FACT=VALUE", help_heading = HEADING)]
+    pub facts: Vec<String>,
+    /// Nodes with this class, a name or /regex/
+    #[arg(short = 'C', long = "with-class", alias = "wc", value_name = "CLASS", help_heading = HEADING)]
+    pub classes: Vec<String>,
+    /// Nodes with this agent, a name or /regex/
+    #[arg(short = 'A', long = "with-agent", alias = "wa", value_name = "AGENT", help_heading = HEADING)]
+    pub agents: Vec<String>,
+    /// These nodes, a name or /regex/
+    #[arg(short = 'I', long = "with-identity", alias = "wi", value_name = "NODE", help_heading = HEADING)]
+    pub identities: Vec<String>,
+    /// Facts and classes in one text, as in "country=uk apache"
+    #[arg(short = 'W', long = "with", value_name = "WORDS", help_heading = HEADING)]
+    pub mixed: Vec<String>,
+    /// Ask this collective instead of the configured one
+    #[arg(short = 'T', long, value_name = "COLLECTIVE", help_heading = HEADING)]
+    pub target: Option<Name>,
+    /// Listen this long for nodes, however quiet it is
+    #[arg(long, alias = "dt", value_name = "SECONDS", value_parser = seconds, help_heading = HEADING)]
+    pub discovery_timeout: Option<Duration>,
+}

@@ -1,0 +1,23 @@
+//! `rpc inventory`: what may be typed.
+
+use clap::Args;
+use muster_wire::identity::{Identity, Name};
+
+/// Examples.
+pub const AFTER: &str = "Examples:
+  rpc inventory dev1.example.net
+  rpc inventory dev1.example.net -j | jq .inventory.facts";
+
+/// `rpc inventory`.
+#[derive(Debug, Args)]
+pub struct Inventory {
+    /// The node
+    #[arg(value_name = "NODE")]
+    pub node: Identity,
+    /// Print one JSON document
+    #[arg(short, long)]
+    pub json: bool,
+    /// Ask this collective instead of the configured one
+    #[arg(short = 'T', long, value_name = "COLLECTIVE")]
+    pub target: Option<Name>,
+}

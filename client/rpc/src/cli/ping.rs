@@ -1,0 +1,30 @@
+//! `rpc ping`: what may be typed.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::filters::Filters;
+use super::seconds::seconds;
+
+/// Examples.
+pub const AFTER: &str = "Examples:
+  rpc ping
+  rpc ping -W \"environment=development apache\"
+  rpc ping -t 5 -j                   listen for 5 seconds, print JSON
+
+Exits with 1 when nobody answers.";
+
+/// `rpc ping`.
+#[derive(Debug, Args)]
+pub struct Ping {
+    /// Print one JSON document
+    #[arg(short, long)]
+    pub json: bool,
+    /// Listen this long, however quiet it is
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "discovery_timeout")]
+    pub timeout: Option<Duration>,
+    /// Which nodes.
+    #[command(flatten)]
+    pub filters: Filters,
+}

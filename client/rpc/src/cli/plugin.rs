@@ -1,0 +1,40 @@
+//! `rpc plugin ...`: what may be typed.
+
+use clap::{Args, Subcommand};
+
+/// The commands on agents' schemas.
+#[derive(Debug, Subcommand)]
+pub enum Plugin {
+    /// List the agents that are known here
+    #[command(after_help = "Examples:
+  rpc plugin list
+  rpc plugin list -j | jq -r '.agents[].name'")]
+    List(List),
+    /// Tell what an agent's actions do, take and answer
+    #[command(after_help = "Examples:
+  rpc plugin doc puppetral
+  rpc plugin doc puppetral --markdown > puppetral.md")]
+    Doc(Doc),
+}
+
+/// `rpc plugin list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Print one JSON document
+    #[arg(short, long)]
+    pub json: bool,
+}
+
+/// `rpc plugin doc`.
+#[derive(Debug, Args)]
+pub struct Doc {
+    /// The agent
+    #[arg(value_name = "AGENT")]
+    pub agent: String,
+    /// Print Markdown
+    #[arg(long)]
+    pub markdown: bool,
+    /// Print the schema itself, as JSON
+    #[arg(short, long, conflicts_with = "markdown")]
+    pub json: bool,
+}

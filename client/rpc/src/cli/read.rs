@@ -1,0 +1,94 @@
+//! Reads a command line. A first word that is no command is an agent: `rpc rpcutil ping` means `rpc do rpcutil ping`.
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
+
+use super::{Cli, Command};
+
+impl Cli {
+    /// The command line of these arguments, the program's name among them.
+    pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+        let command = Self::command().allow_external_subcommands(true);
+        let matches = command.try_get_matches_from(&arguments)?;
+        let words = match matches.subcommand() {
+            Some((name, rest)) if Self::command().find_subcommand(name).is_none() => {
+                // What follows the unknown word was not read at all, and is found under an empty name.
+                1 + rest.get_many::<OsString>("").map_or(0, Iterator::count)
+            }
+            _ => return Self::from_arg_matches(&matches),
+        };
+        arguments.insert(arguments.len().saturating_sub(words), "do".into());
+        let mut cli = Self::try_parse_from(&arguments)?;
+        if let Command::Do(request) = &mut cli.command {
+            request.bare = true;
+        }
+        Ok(cli)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use crate::cli::request::Request;
+    use crate::cli::{Cli, Command, Global};
+
+    fn request(line: &str) -> (Global, Request) {
+        let words = line.split(' ').map(OsString::from);
+        let cli = Cli::read(words).unwrap();
+        match cli.command {
+            Command::Do(request) => (cli.global, request),
+            other => panic!("{line} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_agent_may_stand_where_a_command_could() {
+        let (global, request) = request("rpc -v rpcutil get_fact -C apache fact=country -q");
+        assert!(request.bare && global.verbose && global.quiet);
+        assert_eq!(
+            (request.agent.as_str(), request.filters.classes),
+            ("rpcutil", vec!["apache".to_owned()])
+        );
+        assert_eq!(request.words, ["get_fact", "fact=country"]);
+    }
+
+    #[test]
+    fn options_follow_anywhere_and_values_stay_as_typed() {
+        let (global, request) =
+            request("rpc do -j puppetral type=user -C x password=$1$xxx --np y=-1 -t 5 -v z=--ttl");
+        assert!(!request.bare && global.verbose && request.json && request.no_progress);
+        assert_eq!(
+            request.words,
+            ["type=user", "password=$1$xxx", "y=-1", "z=--ttl"]
+        );
+        assert_eq!(request.timeout, Some(std::time::Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn commands_win_over_agents() {
+        let cli = Cli::read(["rpc", "ping"].map(OsString::from)).unwrap();
+        assert!(matches!(cli.command, Command::Ping(_)));
+        let (_, request) = request("rpc do ping ping");
+        assert_eq!(request.agent, "ping");
+    }
+
+    #[test]
+    fn help_and_mistakes_of_an_agents_line_are_those_of_do() {
+        let read = |line: &str| Cli::read(line.split(' ').map(OsString::from)).unwrap_err();
+        assert_eq!(
+            read("rpc rpcutil ping --help").kind(),
+            clap::error::ErrorKind::DisplayHelp
+        );
+        assert_eq!(
+            read("rpc rpcutil ping --nonsense").kind(),
+            clap::error::ErrorKind::UnknownArgument
+        );
+        assert_eq!(
+            read("rpc rpcutil --display x").kind(),
+            clap::error::ErrorKind::ValueValidation
+        );
+    }
+}

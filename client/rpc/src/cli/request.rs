@@ -1,0 +1,58 @@
+//! `rpc do`: what may be typed.
+
+use std::time::Duration;
+
+use clap::Args;
+use muster_ddl::DisplayOverride;
+
+use super::filters::Filters;
+use super::seconds::seconds;
+
+/// How the command is used.
+pub const USAGE: &str = "rpc do AGENT [ACTION] [KEY=VALUE]... [OPTIONS]
+       rpc AGENT ACTION [KEY=VALUE]... [OPTIONS]";
+
+/// Examples.
+pub const AFTER: &str = "Examples:
+  rpc do puppetral type=user name=rip              the agent's default action
+  rpc puppetral do type=user name=rip password=-   asks for the password
+  rpc rpcutil get_fact fact=country -C apache --display all
+  rpc do service restart service=httpd -W country=uk -j
+
+`rpc plugin doc AGENT` tells what actions do and take. An interrupted request
+(Ctrl-C) exits with 2 if it was sent: the nodes that were asked go on.";
+
+/// `rpc do`.
+#[derive(Debug, Args)]
+pub struct Request {
+    /// The agent
+    #[arg(value_name = "AGENT")]
+    pub agent: String,
+    /// The action, the agent's default when left out; then its inputs
+    #[arg(value_name = "[ACTION] KEY=VALUE")]
+    pub words: Vec<String>,
+    /// Print one JSON document
+    #[arg(short, long)]
+    pub json: bool,
+    /// Which replies to show: ok, failed, all or none [default: the action's own]
+    #[arg(long, value_name = "WHICH")]
+    pub display: Option<DisplayOverride>,
+    /// Show replies in the order of node names, once all are there
+    #[arg(long)]
+    pub sort: bool,
+    /// No progress bar
+    #[arg(long, alias = "np")]
+    pub no_progress: bool,
+    /// How long the action may take on a node [default: what the agent's DDL says]
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+    /// How long a node may take until it begins
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
+    pub ttl: Duration,
+    /// Which nodes.
+    #[command(flatten)]
+    pub filters: Filters,
+    /// Whether the agent stands where a command could: `rpc AGENT ACTION`.
+    #[arg(skip)]
+    pub bare: bool,
+}

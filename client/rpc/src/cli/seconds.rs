@@ -1,0 +1,37 @@
+//! Stretches of time on the command line, in seconds.
+
+use std::time::Duration;
+
+/// Longest time that can be asked for: a day, as the protocol has it.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// Reads `2`, `0.5` or `2s`; more than nothing and at most a day.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.strip_suffix('s').unwrap_or(text);
+    let seconds = number
+        .parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds
+        .filter(|time| *time >= Duration::from_millis(1) && *time <= LONGEST)
+        .ok_or_else(|| "expected seconds, from 0.001 to 86400".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::seconds;
+
+    #[test]
+    fn whole_seconds_and_parts_of_them() {
+        assert_eq!(seconds("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(seconds("86400s"), Ok(Duration::from_secs(86_400)));
+        for text in [
+            "", "0", "-1", "s", "1m", "86401", "inf", "NaN", "1e300", "0.0001",
+        ] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}

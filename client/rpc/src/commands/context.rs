@@ -1,0 +1,90 @@
+//! What every command that asks the fleet is given: where its configuration may be, and where it prints.
+
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
+
+use clap::CommandFactory as _;
+use muster_client::DdlStore;
+use serde::Serialize;
+
+use crate::ask::{AskError, Schemas};
+use crate::cli::Cli;
+use crate::environment::Environment;
+use crate::error::Error;
+use crate::printer::Printer;
+use crate::render::json;
+use crate::report::Report;
+use crate::settings::{Settings, SettingsError};
+
+/// A command's surroundings.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// What `--config` says.
+    pub config: Option<&'a Path>,
+    /// The environment.
+    pub environment: &'a Environment,
+    /// Where to print.
+    pub printer: &'a Printer,
+}
+
+impl Context<'_> {
+    /// The settings, their oddities told.
+    pub fn settings(&self) -> Result<Settings, SettingsError> {
+        let settings = Settings::load(self.config, self.environment)?;
+        self.printer
+            .detail(format_args!("configuration: {}", settings.file.display()));
+        for warning in &settings.warnings {
+            self.printer.warn(warning);
+        }
+        Ok(settings)
+    }
+
+    /// The settings, for a command that can do without.
+    pub fn settings_if_any(&self) -> Result<Option<Settings>, SettingsError> {
+        match self.settings() {
+            Ok(settings) => Ok(Some(settings)),
+            Err(SettingsError::Nowhere(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The schemas that are known; `bare` when an agent's name stood where a command could.
+    pub fn schemas(&self, settings: Option<&Settings>, bare: bool) -> Result<Schemas, AskError> {
+        let directory = settings.map(|settings| settings.ddls.clone());
+        let store = DdlStore::load(directory.as_deref())?;
+        let names = || {
+            Cli::command()
+                .get_subcommands()
+                .map(|command| command.get_name().to_owned())
+                .collect()
+        };
+        Ok(Schemas {
+            store,
+            directory,
+            commands: if bare { names() } else { Vec::new() },
+        })
+    }
+
+    /// Prints a document.
+    pub fn json(&self, document: &impl Serialize) -> Result<(), Error> {
+        let text = json::text(document).map_err(AskError::from)?;
+        Ok(self.printer.line(text)?)
+    }
+
+    /// Tells loudly whatever makes a report less than the truth.
+    pub fn warn_of_gaps(&self, report: &Report) {
+        for gap in &report.stats.gaps {
+            self.printer
+                .warn(format_args!("incomplete: {}", gap.sentence()));
+        }
+        for (word, count) in &report.stats.disbelieved {
+            self.printer
+                .warn(format_args!("{count} answers were not believed ({word})"));
+        }
+    }
+
+    /// Whether waiting may be shown.
+    pub fn shows_progress(&self, json: bool) -> bool {
+        !json && io::stderr().is_terminal()
+    }
+}

@@ -1,0 +1,49 @@
+//! `rpc facts`: how the values of a fact are spread over the fleet.
+
+use std::time::Duration;
+
+use super::context::Context;
+use super::request::nobody_found;
+use crate::ask::{Fleet, Plan, Progress, Question, Target, Words};
+use crate::cli::facts::Facts;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::printer::Talk;
+use crate::render::facts::{Document, groups, text};
+
+/// Runs the command.
+pub async fn run(args: Facts, cx: Context<'_>) -> Result<Exit, Error> {
+    let target = Target::read(&args.filters)?.with_agent("rpcutil")?;
+    let settings = cx.settings()?;
+    let schemas = cx.schemas(Some(&settings), false)?;
+    let words = Words::read(
+        "rpcutil",
+        &["get_fact".to_owned(), format!("fact={}", args.fact)],
+    )?;
+    let (ddl, action) = schemas.action(&words)?;
+    let plan = Plan::new(ddl, action, &words.inputs)?;
+    let fleet = Fleet::connect(&settings, &target).await?;
+    let progress = Progress::new(cx.printer, cx.shows_progress(args.json));
+    let found = fleet.discover(&target.filter, &progress).await?;
+    let question = Question {
+        plan: &plan,
+        timeout: None,
+        ttl: Duration::from_mins(1),
+    };
+    let report = fleet.ask(question, found, &progress, |_| Ok(())).await?;
+    let groups = groups(&report);
+    if args.json {
+        cx.json(&Document::new(&args.fact, &groups, &report))?;
+    } else if report.stats.discovered == 0 {
+        nobody_found(&target, cx);
+    } else {
+        cx.printer.text(text(
+            &args.fact,
+            &groups,
+            &report,
+            cx.printer.talk() == Talk::Verbose,
+        ))?;
+    }
+    cx.warn_of_gaps(&report);
+    Ok(report.stats.exit())
+}

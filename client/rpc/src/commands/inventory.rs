@@ -1,0 +1,95 @@
+//! `rpc inventory`: all about one node.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::context::Context;
+use crate::ask::{Fleet, Found, Plan, Progress, Question, Schemas, Target, Words};
+use crate::cli::inventory;
+use crate::clock;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::render::inventory::{Document, Inventory};
+use crate::report::{Report, RequestStats};
+
+/// Runs the command. The node is asked both questions at once.
+pub async fn run(args: inventory::Inventory, cx: Context<'_>) -> Result<Exit, Error> {
+    let settings = cx.settings()?;
+    let schemas = cx.schemas(Some(&settings), false)?;
+    let target = Target {
+        collective: args.target.clone(),
+        ..Target::default()
+    };
+    let fleet = Fleet::connect(&settings, &target).await?;
+    let (inventory, statistics) = tokio::try_join!(
+        ask(&fleet, &schemas, "inventory", &args, cx),
+        ask(&fleet, &schemas, "daemon_stats", &args, cx),
+    )?;
+    let page = Inventory {
+        node: &args.node,
+        inventory: &inventory,
+        statistics: &statistics,
+    };
+    if args.json {
+        cx.json(&Document::new(page))?;
+    } else if inventory.stats.responses() + statistics.stats.responses() > 0 {
+        cx.printer.text(page.text())?;
+    }
+    complain(&args, &inventory, cx);
+    complain(&args, &statistics, cx);
+    Ok(inventory.stats.exit().max(statistics.stats.exit()))
+}
+
+async fn ask(
+    fleet: &Fleet,
+    schemas: &Schemas,
+    action: &str,
+    args: &inventory::Inventory,
+    cx: Context<'_>,
+) -> Result<Report, Error> {
+    let words = Words::read("rpcutil", &[action.to_owned()])?;
+    let (ddl, action) = schemas.action(&words)?;
+    let plan = Plan::new(ddl, action, &[])?;
+    let question = Question {
+        plan: &plan,
+        timeout: None,
+        ttl: Duration::from_mins(1),
+    };
+    let stats = RequestStats {
+        started: clock::now(),
+        ..RequestStats::default()
+    };
+    let found = Found {
+        nodes: BTreeSet::from([args.node.clone()]),
+        stats,
+    };
+    fleet
+        .ask(question, found, &Progress::new(cx.printer, false), |_| {
+            Ok(())
+        })
+        .await
+}
+
+/// Says what the page cannot show.
+fn complain(args: &inventory::Inventory, report: &Report, cx: Context<'_>) {
+    let Report { agent, action, .. } = report;
+    if report.stats.not_connected.contains(&args.node) {
+        cx.printer.error(format_args!(
+            "{} is not connected: no answer to `{agent} {action}`",
+            args.node
+        ));
+    } else if report.stats.missing.contains(&args.node) {
+        cx.printer.error(format_args!(
+            "{} does not answer to `{agent} {action}`",
+            args.node
+        ));
+    }
+    for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
+        let message = crate::render::printable::line(&reply.message);
+        cx.printer.error(format_args!(
+            "{} answers to `{agent} {action}`: {message}",
+            args.node
+        ));
+    }
+    cx.warn_of_gaps(report);
+}

@@ -1,0 +1,46 @@
+//! `rpc ping`: who is there, how far away, and whose clock is wrong.
+
+use super::context::Context;
+use crate::ask::{Fleet, Target};
+use crate::cli::ping::Ping;
+use crate::clock;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::printer::OutputError;
+use crate::render::ping::{Document, Pong, statistics};
+use crate::report::Gap;
+
+/// Runs the command. Lines come as answers do.
+pub async fn run(args: Ping, cx: Context<'_>) -> Result<Exit, Error> {
+    let mut target = Target::read(&args.filters)?;
+    target.listen = args.timeout.or(target.listen);
+    let settings = cx.settings()?;
+    let fleet = Fleet::connect(&settings, &target).await?;
+    let mut pongs = Vec::new();
+    let mut printed: Result<(), OutputError> = Ok(());
+    let complete = fleet
+        .ping(&target.filter, |answer| {
+            let reply = &answer.reply;
+            let pong = Pong::new(reply.sender.clone(), answer.after, reply.time, clock::now());
+            if !args.json && printed.is_ok() {
+                printed = cx.printer.line(pong.line());
+            }
+            pongs.push(pong);
+        })
+        .await?;
+    printed?;
+    if args.json {
+        cx.json(&Document::new(&pongs, !complete))?;
+    } else {
+        cx.printer.line(statistics(&pongs))?;
+    }
+    if !complete {
+        cx.printer
+            .warn(format_args!("incomplete: {}", Gap::Discovery.sentence()));
+    }
+    Ok(if pongs.is_empty() {
+        Exit::Local
+    } else {
+        Exit::Passed
+    })
+}

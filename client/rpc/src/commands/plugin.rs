@@ -1,0 +1,38 @@
+//! `rpc plugin`: what the known agents can do, from their schemas. Asks nobody.
+
+use muster_ddl::doc;
+
+use super::context::Context;
+use crate::cli::plugin::{Doc, List, Plugin};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::render::plugins::{Document, text};
+
+/// Runs one of the commands.
+pub fn run(command: Plugin, cx: Context<'_>) -> Result<Exit, Error> {
+    match command {
+        Plugin::List(args) => list(&args, cx),
+        Plugin::Doc(args) => document(&args, cx),
+    }
+}
+
+fn list(args: &List, cx: Context<'_>) -> Result<Exit, Error> {
+    let schemas = cx.schemas(cx.settings_if_any()?.as_ref(), false)?;
+    if args.json {
+        cx.json(&Document::new(&schemas.store))?;
+    } else {
+        cx.printer.text(text(&schemas.store))?;
+    }
+    Ok(Exit::Passed)
+}
+
+fn document(args: &Doc, cx: Context<'_>) -> Result<Exit, Error> {
+    let schemas = cx.schemas(cx.settings_if_any()?.as_ref(), false)?;
+    let ddl = schemas.agent(&args.agent)?;
+    match (args.json, args.markdown) {
+        (true, _) => cx.json(ddl)?,
+        (_, true) => cx.printer.text(doc::markdown(ddl))?,
+        _ => cx.printer.text(doc::text(ddl))?,
+    }
+    Ok(Exit::Passed)
+}

@@ -1,0 +1,88 @@
+//! `rpc do AGENT ACTION`, `rpc AGENT ACTION`: asks an action of all nodes that match, and shows what they answer.
+
+use super::context::Context;
+use crate::ask::{Fleet, Plan, Progress, Question, Target, Words, read_secrets};
+use crate::cli::request::Request;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::printer::Talk;
+use crate::render::json;
+use crate::render::request::View;
+use crate::report::Report;
+
+/// Runs the command. Replies are shown as they come, unless they are sorted or go into a document.
+pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
+    let target = Target::read(&args.filters)?;
+    let words = Words::read(&args.agent, &args.words)?;
+    let settings = cx.settings()?;
+    let schemas = cx.schemas(Some(&settings), args.bare)?;
+    let (ddl, action) = schemas.action(&words)?;
+    let target = target.with_agent(ddl.name())?;
+    let inputs = read_secrets(action, words.inputs).await?;
+    let plan = Plan::new(ddl, action, &inputs)?;
+
+    let fleet = Fleet::connect(&settings, &target).await?;
+    let progress = Progress::new(
+        cx.printer,
+        cx.shows_progress(args.json) && !args.no_progress,
+    );
+    let found = fleet.discover(&target.filter, &progress).await?;
+    let question = Question {
+        plan: &plan,
+        timeout: args.timeout,
+        ttl: args.ttl,
+    };
+    let view = View {
+        action,
+        wish: args.display,
+        verbose: cx.printer.talk() == Talk::Verbose,
+    };
+    let at_once = !args.json && !args.sort;
+    let mut report = fleet
+        .ask(question, found, &progress, |reply| {
+            match at_once && view.shows(reply) {
+                true => cx.printer.text(view.block(reply)),
+                false => Ok(()),
+            }
+        })
+        .await?;
+    if args.sort {
+        report.replies.sort_by(|a, b| a.node.cmp(&b.node));
+    }
+    show(&report, &view, &args, &target, cx)?;
+    cx.warn_of_gaps(&report);
+    Ok(report.stats.exit())
+}
+
+/// Shows what was not shown yet.
+fn show(
+    report: &Report,
+    view: &View<'_>,
+    args: &Request,
+    target: &Target,
+    cx: Context<'_>,
+) -> Result<(), Error> {
+    if args.json {
+        return cx.json(&json::Request::new(report));
+    }
+    if report.stats.discovered == 0 {
+        nobody_found(target, cx);
+        return Ok(());
+    }
+    if args.sort {
+        let shown = report.replies.iter().filter(|reply| view.shows(reply));
+        cx.printer
+            .text(shown.map(|reply| view.block(reply)).collect::<String>())?;
+    }
+    Ok(cx.printer.text(view.tail(report))?)
+}
+
+/// Nothing was sent, because there is nobody to send it to.
+pub fn nobody_found(target: &Target, cx: Context<'_>) {
+    cx.printer
+        .error("no request sent, we did not discover any nodes");
+    cx.printer.hint(format_args!(
+        "looked for {}; `rpc find` tries filters out",
+        target.filter.explain()
+    ));
+}

@@ -1,0 +1,27 @@
+//! How results look: pure functions of values, one file for each kind of result. Nothing here prints.
+//!
+//! Whatever a node said passes through [`printable`] first: no node may steer the reader's terminal.
+
+pub mod columns;
+pub mod event;
+pub mod facts;
+#[cfg(test)]
+pub(crate) mod fixtures;
+pub mod inventory;
+pub mod json;
+pub mod nodes;
+pub mod ping;
+pub mod plugins;
+pub mod printable;
+pub mod request;
+pub mod request_stats;
+pub mod span;
+pub mod value;
+
+/// Columns that text is made for.
+pub const WIDTH: usize = 80;
+
+#[cfg(test)]
+pub(crate) fn is_within_width(text: &str) -> bool {
+    text.lines().all(|line| line.chars().count() <= WIDTH)
+}

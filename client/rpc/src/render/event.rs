@@ -1,0 +1,45 @@
+//! Events of managed resources, as `puppetral` answers them, each as a sentence. Whoever wants all of an event asks for
+//! details, or for JSON.
+
+use serde_json::Value;
+
+/// The sentences of a list of events; `None` when it is anything else.
+pub fn sentences(value: &Value) -> Option<Value> {
+    let events = value.as_array().filter(|events| !events.is_empty())?;
+    events.iter().map(sentence).collect()
+}
+
+fn sentence(event: &Value) -> Option<Value> {
+    let text = |key: &str| event.get(key).and_then(Value::as_str);
+    let (_, message, status) = (text("property")?, text("message")?, text("status")?);
+    Some(match status {
+        "success" => message.into(),
+        status => format!("{message} ({status})").into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::sentences;
+
+    #[test]
+    fn only_lists_of_events_become_sentences() {
+        let event = |status| json!({"property": "shell", "message": "shell changed", "status": status, "more": 1});
+        let list = json!([event("success"), event("noop")]);
+        assert_eq!(
+            sentences(&list),
+            Some(json!(["shell changed", "shell changed (noop)"]))
+        );
+        for other in [
+            json!([]),
+            json!("x"),
+            json!([event("success"), 1]),
+            json!([{"message": "a"}]),
+            event("noop"),
+        ] {
+            assert_eq!(sentences(&other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Results as documents for programs. Every document names its schema and version in `schema`; within a version fields
+//! are only added. A request's document has the fields that Choria's clients know, with times in nanoseconds, and ours.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_ddl::aggregate;
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use muster_wire::status::{Reason, Status};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::printable::is_harmful;
+use crate::clock;
+use crate::report::{Reply, Report, RequestStats};
+
+/// A document as indented text that is safe on a terminal: what could steer one is escaped, in JSON's own way.
+pub fn text(document: &impl Serialize) -> Result<String, serde_json::Error> {
+    let text = serde_json::to_string_pretty(document)?;
+    if !text.contains(|c| is_harmful(c) && c != '\n') {
+        return Ok(text);
+    }
+    // Outside of strings JSON is ASCII, and in strings line ends are escaped already.
+    let mut safe = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_harmful(c) && c != '\n' {
+            let mut units = [0; 2];
+            safe.extend(
+                c.encode_utf16(&mut units)
+                    .iter()
+                    .map(|unit| format!("\\u{unit:04x}")),
+            );
+        } else {
+            safe.push(c);
+        }
+    }
+    Ok(safe)
+}
+
+/// The document of a request.
+#[derive(Debug, Serialize)]
+pub struct Request<'a> {
+    schema: &'static str,
+    agent: &'a str,
+    action: &'a str,
+    replies: Vec<ReplyDocument<'a>>,
+    request_stats: Stats<'a>,
+    summaries: Map<String, Value>,
+}
+
+impl<'a> Request<'a> {
+    /// The document of this outcome.
+    pub fn new(report: &'a Report) -> Self {
+        Self {
+            schema: "muster.request.v1",
+            agent: &report.agent,
+            action: &report.action,
+            replies: report.replies.iter().map(ReplyDocument::new).collect(),
+            request_stats: Stats::new(&report.stats),
+            summaries: aggregate::to_json(&report.summaries),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct ReplyDocument<'a> {
+    sender: &'a Identity,
+    statuscode: Status,
+    statusmsg: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a Reason>,
+    took_ms: Millis,
+    data: &'a Map<String, Value>,
+}
+
+impl<'a> ReplyDocument<'a> {
+    fn new(reply: &'a Reply) -> Self {
+        Self {
+            sender: &reply.node,
+            statuscode: reply.status,
+            statusmsg: &reply.message,
+            reason: reply.reason.as_ref(),
+            took_ms: reply.took,
+            data: &reply.data,
+        }
+    }
+}
+
+/// Counts, names and times; times in nanoseconds.
+#[derive(Debug, Serialize)]
+pub struct Stats<'a> {
+    requestid: Option<&'a str>,
+    no_responses: Vec<&'a Identity>,
+    not_connected: Vec<&'a Identity>,
+    unexpected_responses: Vec<&'a Identity>,
+    disbelieved: &'a BTreeMap<&'static str, usize>,
+    discovered: usize,
+    failed: usize,
+    ok: usize,
+    responses: usize,
+    incomplete: bool,
+    gaps: Vec<&'static str>,
+    publish_time: u64,
+    request_time: u64,
+    discover_time: u64,
+    start_time_utc: String,
+}
+
+impl<'a> Stats<'a> {
+    /// The part of a document that these are.
+    pub fn new(stats: &'a RequestStats) -> Self {
+        Self {
+            requestid: stats.request.as_deref(),
+            no_responses: stats.missing.iter().collect(),
+            not_connected: stats.not_connected.iter().collect(),
+            unexpected_responses: stats.unexpected.iter().collect(),
+            disbelieved: &stats.disbelieved,
+            discovered: stats.discovered,
+            failed: stats.failed,
+            ok: stats.ok,
+            responses: stats.responses(),
+            incomplete: !stats.gaps.is_empty(),
+            gaps: stats.gaps.iter().map(|gap| gap.word()).collect(),
+            publish_time: nanoseconds(stats.publishing),
+            request_time: nanoseconds(stats.calling()),
+            discover_time: nanoseconds(stats.discovering),
+            start_time_utc: clock::rfc3339(stats.started),
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::text;
+
+    #[test]
+    fn what_steers_a_terminal_is_escaped_and_means_the_same() {
+        let value = json!({"a\u{9b}": "\u{1b}[31m\u{202e}\u{7f}\n ä", "b": [1, {}]});
+        let text = text(&value).unwrap();
+        assert!(text.contains("\\u009b") && text.contains("\\u202e") && text.contains("\\u007f"));
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'));
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+}

@@ -1,0 +1,35 @@
+//! The names of nodes that were found.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use muster_wire::identity::Identity;
+use serde::Serialize;
+
+/// What `--verbose` adds.
+pub fn sentence(count: usize, took: Duration) -> String {
+    let nodes = if count == 1 { "node" } else { "nodes" };
+    format!(
+        "Discovered {count} {nodes} in {:.2} seconds using the broadcast discovery plugin",
+        took.as_secs_f64()
+    )
+}
+
+/// The document for programs.
+#[derive(Debug, Serialize)]
+pub struct Document<'a> {
+    schema: &'static str,
+    nodes: &'a BTreeSet<Identity>,
+    incomplete: bool,
+}
+
+impl<'a> Document<'a> {
+    /// The document of these nodes; `incomplete` when there may be more.
+    pub fn new(nodes: &'a BTreeSet<Identity>, incomplete: bool) -> Self {
+        Self {
+            schema: "muster.nodes.v1",
+            nodes,
+            incomplete,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Who answers a ping, and how fast.
+
+use std::time::Duration;
+
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use serde::Serialize;
+
+use super::span::milliseconds;
+use crate::printer::WARNING;
+
+/// Clocks that differ by less are nothing to speak of, in milliseconds.
+const NOTABLE_SKEW: i64 = 1000;
+
+/// One answer to a ping.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pong {
+    /// Who answers.
+    pub node: Identity,
+    /// From asking to the answer.
+    pub after: Duration,
+    /// How far the node's clock is ahead of ours, in milliseconds; 0 as long as the way there and back explains it.
+    pub skew: i64,
+}
+
+impl Pong {
+    /// Judges the clock of a node that said `theirs` at some time between the question, `after` before `now`, and `now`.
+    pub fn new(node: Identity, after: Duration, theirs: Millis, now: Millis) -> Self {
+        let earliest =
+            now.saturating_sub(Millis::try_from(after.as_millis()).unwrap_or(Millis::MAX));
+        let nearest = theirs.clamp(earliest, now.max(earliest));
+        let skew = i128::from(theirs) - i128::from(nearest);
+        Self {
+            node,
+            after,
+            skew: i64::try_from(skew).unwrap_or(if skew < 0 { i64::MIN } else { i64::MAX }),
+        }
+    }
+
+    /// The line for people.
+    pub fn line(&self) -> String {
+        let time = format!("time={}", milliseconds(self.after));
+        let line = format!("{:<40} {time:>16}", self.node.as_str());
+        if self.skew.unsigned_abs() < NOTABLE_SKEW.unsigned_abs() {
+            return line;
+        }
+        let direction = if self.skew > 0 { "ahead" } else { "behind" };
+        let seconds = Duration::from_millis(self.skew.unsigned_abs()).as_secs_f64();
+        format!("{line}  {WARNING}clock {seconds:.1} s {direction}{WARNING:#}")
+    }
+}
+
+/// The statistics below the lines.
+pub fn statistics(pongs: &[Pong]) -> String {
+    let count = pongs.len();
+    let replies = if count == 1 { "reply" } else { "replies" };
+    let head = format!("\n---- ping statistics ----\n{count} {replies}");
+    let Some(times) = Times::of(pongs) else {
+        return head;
+    };
+    let [max, min, avg] = [times.max, times.min, times.avg].map(milliseconds);
+    format!("{head} max: {max} min: {min} avg: {avg}")
+}
+
+struct Times {
+    max: Duration,
+    min: Duration,
+    avg: Duration,
+}
+
+impl Times {
+    fn of(pongs: &[Pong]) -> Option<Self> {
+        let times = || pongs.iter().map(|pong| pong.after);
+        let count = u32::try_from(pongs.len()).ok()?;
+        Some(Self {
+            max: times().max()?,
+            min: times().min()?,
+            avg: times().sum::<Duration>().checked_div(count)?,
+        })
+    }
+}
+
+/// The document for programs.
+#[derive(Debug, Serialize)]
+pub struct Document {
+    schema: &'static str,
+    replies: Vec<PongDocument>,
+    statistics: Option<Statistics>,
+    incomplete: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct PongDocument {
+    sender: Identity,
+    time_ms: f64,
+    clock_skew_ms: i64,
+}
+
+#[derive(Debug, Serialize)]
+struct Statistics {
+    max_ms: f64,
+    min_ms: f64,
+    avg_ms: f64,
+}
+
+impl Document {
+    /// The document of these answers; `incomplete` when some may have been lost.
+    pub fn new(pongs: &[Pong], incomplete: bool) -> Self {
+        let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+        let reply = |pong: &Pong| PongDocument {
+            sender: pong.node.clone(),
+            time_ms: ms(pong.after),
+            clock_skew_ms: pong.skew,
+        };
+        let statistics = Times::of(pongs).map(|times| Statistics {
+            max_ms: ms(times.max),
+            min_ms: ms(times.min),
+            avg_ms: ms(times.avg),
+        });
+        Self {
+            schema: "muster.ping.v1",
+            replies: pongs.iter().map(reply).collect(),
+            statistics,
+            incomplete,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Document, Pong, statistics};
+
+    const NOW: u64 = 1_767_225_600_000;
+
+    fn pong(name: &str, micros: u64, theirs: u64) -> Pong {
+        Pong::new(
+            name.parse().unwrap(),
+            Duration::from_micros(micros),
+            theirs,
+            NOW,
+        )
+    }
+
+    #[test]
+    fn lines_align_and_tell_of_clocks_that_are_wrong() {
+        let pongs = [
+            pong("dev8", 126_190, NOW - 60),
+            pong("dev6", 1_132_790, NOW + 999),
+            pong("dev10", 133_570, NOW + 3_500),
+            pong("dev11", 133_570, NOW - 7_200_000),
+        ];
+        let text: Vec<String> = pongs.iter().map(Pong::line).collect();
+        let text = text.join("\n") + "\n" + &statistics(&pongs);
+        insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
+        dev8                                       time=126.19 ms
+        dev6                                      time=1132.79 ms
+        dev10                                      time=133.57 ms  clock 3.5 s ahead
+        dev11                                      time=133.57 ms  clock 7199.9 s behind
+
+        ---- ping statistics ----
+        4 replies max: 1132.79 ms min: 126.19 ms avg: 381.53 ms
+        ");
+    }
+
+    #[test]
+    fn a_clock_within_the_way_there_and_back_is_right() {
+        assert_eq!(pong("a", 5_000_000, NOW).skew, 0);
+        assert_eq!(pong("a", 5_000_000, NOW - 5_000).skew, 0);
+        assert_eq!(pong("a", 5_000_000, NOW - 5_001).skew, -1);
+        assert_eq!(pong("a", 5_000_000, NOW + 1).skew, 1);
+        assert_eq!(pong("a", 0, u64::MAX).skew, i64::MAX);
+    }
+
+    #[test]
+    fn nobody_has_no_average() {
+        assert_eq!(statistics(&[]), "\n---- ping statistics ----\n0 replies");
+        let document = serde_json::to_value(Document::new(&[], true)).unwrap();
+        assert!(document["statistics"].is_null());
+        assert_eq!(document["incomplete"], true);
+    }
+}

@@ -1,0 +1,84 @@
+//! The agents that a caller knows, as a list.
+
+use muster_client::DdlStore;
+use serde::Serialize;
+
+use super::printable::line;
+
+/// An agent in the list.
+#[derive(Debug, Serialize)]
+struct Entry<'a> {
+    name: &'a str,
+    version: &'a str,
+    description: &'a str,
+    default_action: Option<&'a str>,
+    actions: Vec<&'a str>,
+}
+
+/// The document for programs.
+#[derive(Debug, Serialize)]
+pub struct Document<'a> {
+    schema: &'static str,
+    agents: Vec<Entry<'a>>,
+}
+
+impl<'a> Document<'a> {
+    /// The document of these schemas.
+    pub fn new(store: &'a DdlStore) -> Self {
+        let entry = |ddl: &'a muster_ddl::Ddl| Entry {
+            name: ddl.name(),
+            version: ddl.version(),
+            description: &ddl.metadata().description,
+            default_action: ddl.default_action(),
+            actions: ddl.actions().iter().map(muster_ddl::Action::name).collect(),
+        };
+        Self {
+            schema: "muster.plugins.v1",
+            agents: store.all().map(entry).collect(),
+        }
+    }
+}
+
+/// The text for people: a line for each agent.
+pub fn text(store: &DdlStore) -> String {
+    let widest = store
+        .all()
+        .map(|ddl| ddl.name().chars().count())
+        .max()
+        .unwrap_or(0);
+    let version = store
+        .all()
+        .map(|ddl| ddl.version().chars().count())
+        .max()
+        .unwrap_or(0);
+    let row = |ddl: &muster_ddl::Ddl| {
+        let description = line(&ddl.metadata().description).into_owned();
+        let row = format!(
+            "{:<widest$}  {:<version$}  {description}",
+            ddl.name(),
+            line(ddl.version())
+        );
+        format!("{}\n", row.trim_end())
+    };
+    store.all().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_client::DdlStore;
+
+    use super::{Document, text};
+
+    #[test]
+    fn every_agent_has_a_line_and_an_entry() {
+        let store = DdlStore::load(None).unwrap();
+        let text = text(&store);
+        let document = serde_json::to_value(Document::new(&store)).unwrap();
+        for ddl in store.all() {
+            assert!(text.contains(ddl.name()));
+            let entries = document["agents"].as_array().unwrap();
+            assert!(entries.iter().any(|entry| entry["name"] == ddl.name()));
+        }
+        assert!(text.contains("rpcutil"), "{text}");
+    }
+}

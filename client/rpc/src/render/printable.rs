@@ -1,0 +1,67 @@
+//! Makes the words of strangers safe to print: control characters, escape sequences and characters that turn the
+//! direction of text are shown as `\x1b` or `\u{202e}`. Line ends and tabs stay, unless a single line is wanted.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// The text with everything harmless in it, and the rest escaped. A carriage return before a line end is left out.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c == '\n' || c == '\t')
+}
+
+/// The text as a single line: line ends and tabs are escaped too.
+pub fn line(text: &str) -> Cow<'_, str> {
+    escaped(text, |_| false)
+}
+
+/// Whether a terminal, or the reader, may take the character for something else than itself.
+pub fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+fn escaped(text: &str, stays: fn(char) -> bool) -> Cow<'_, str> {
+    let harmful = |c: char| is_harmful(c) && !stays(c);
+    if !text.contains(harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    let mut characters = text.chars().peekable();
+    while let Some(c) = characters.next() {
+        match c {
+            '\r' if stays('\n') && characters.peek() == Some(&'\n') => {}
+            '\n' if !stays('\n') => safe.push_str("\\n"),
+            '\t' if !stays('\t') => safe.push_str("\\t"),
+            // Writing into a String cannot fail.
+            c if harmful(c) && c.is_ascii() => drop(write!(safe, "\\x{:02x}", u32::from(c))),
+            c if harmful(c) => drop(write!(safe, "\\u{{{:x}}}", u32::from(c))),
+            c => safe.push(c),
+        }
+    }
+    Cow::Owned(safe)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{is_harmful, line, printable};
+
+    #[test]
+    fn escape_sequences_are_shown_and_not_obeyed() {
+        assert_eq!(printable("\x1b[2Jgone\x07"), "\\x1b[2Jgone\\x07");
+        assert_eq!(printable("\u{9b}31m"), "\\u{9b}31m");
+        assert_eq!(printable("user\u{202e}txt"), "user\\u{202e}txt");
+        assert_eq!(printable("50%\r100%"), "50%\\x0d100%");
+        assert_eq!(printable("a\r\nb\tc ä 漢"), "a\nb\tc ä 漢");
+        assert_eq!(line("a\r\nb\tc"), "a\\x0d\\nb\\tc");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_harmful_is_left(text in any::<String>()) {
+            prop_assert!(!line(&text).contains(is_harmful));
+            prop_assert!(!printable(&text).contains(|c| is_harmful(c) && c != '\n' && c != '\t'));
+        }
+    }
+}

@@ -1,0 +1,176 @@
+use std::collections::BTreeSet;
+
+use muster_client::DdlStore;
+use muster_ddl::DisplayOverride;
+use muster_ddl::aggregate::summarize;
+use muster_wire::identity::Identity;
+use muster_wire::status::Reason;
+use serde_json::json;
+
+use super::View;
+use crate::render::fixtures::{plain, reply, report};
+use crate::render::{is_within_width, json};
+use crate::report::{Gap, Reply, Report};
+
+fn draw(report: &Report, wish: Option<DisplayOverride>, verbose: bool) -> String {
+    let store = DdlStore::load(None).unwrap();
+    let action = store
+        .get(&report.agent)
+        .unwrap()
+        .action(&report.action)
+        .unwrap();
+    let view = View {
+        action,
+        wish,
+        verbose,
+    };
+    let blocks = report
+        .replies
+        .iter()
+        .filter(|reply| view.shows(reply))
+        .map(|reply| view.block(reply));
+    plain(&(blocks.collect::<String>() + &view.tail(report)))
+}
+
+fn names(names: &[&str]) -> BTreeSet<Identity> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+/// The article's command on five nodes.
+fn users() -> Report {
+    let changed = json!({
+        "changed": true,
+        "result": "created",
+        "events": [
+            {"property": "ensure", "previous_value": "absent", "desired_value": "present", "status": "success",
+             "message": "created", "corrective": false},
+            {"property": "shell", "previous_value": null, "desired_value": "/bin/zsh", "status": "success",
+             "message": "shell defined '/bin/zsh'", "corrective": false},
+        ],
+        "resource": "User[rip]",
+    });
+    let same = json!({"changed": false, "result": "nothing to change", "events": [], "resource": "User[rip]"});
+    let mut denied = reply("dev4.example.net", 5, "you may not do this", json!({}));
+    denied.reason = Some(Reason::Denied {
+        rule: "policies/puppetral.policy:3".to_owned(),
+    });
+    let message = "useradd failed:\nuseradd: cannot lock /etc/passwd; try again later.\u{1b}[2J";
+    let failed = reply(
+        "dev5.example.net",
+        1,
+        message,
+        json!({"resource": "User[rip]", "extra": "\u{9b}31m"}),
+    );
+    let replies = vec![
+        reply("dev2.example.net", 0, "OK", changed),
+        reply("dev1.example.net", 0, "OK", same),
+        denied,
+        failed,
+    ];
+    let mut report = report("puppetral", "do", replies);
+    let store = DdlStore::load(None).unwrap();
+    let action = store.get("puppetral").unwrap().action("do").unwrap();
+    report.summaries = summarize(
+        action,
+        report
+            .replies
+            .iter()
+            .filter(|reply| reply.is_ok())
+            .map(|reply| &reply.data),
+    );
+    report
+}
+
+#[test]
+fn replies_then_summary_then_balance() {
+    let text = draw(&users(), None, false);
+    insta::assert_snapshot!("request", text);
+    assert!(is_within_width(&text));
+}
+
+#[test]
+fn whoever_is_missing_is_named() {
+    let mut report = users();
+    report.stats.discovered = 40;
+    report.stats.not_connected = names(&["off1.example.net", "off2.example.net"]);
+    report.stats.missing = (1..=34)
+        .map(|n| format!("web{n:02}.example.net").parse().unwrap())
+        .collect();
+    report
+        .stats
+        .missing
+        .extend(report.stats.not_connected.clone());
+    report.stats.unexpected = names(&["evil.example.net"]);
+    report.stats.disbelieved.insert("signature", 2);
+    report.stats.gaps.insert(Gap::Reconnected);
+    let text = draw(&report, Some(DisplayOverride::Ok), true);
+    insta::assert_snapshot!("request_missing_verbose", text);
+    assert!(is_within_width(&text));
+    insta::assert_snapshot!(
+        "request_json",
+        json::text(&json::Request::new(&report)).unwrap()
+    );
+}
+
+#[test]
+fn the_wish_wins_over_the_schema() {
+    let shown = |wish| {
+        let text = draw(&users(), wish, false);
+        ["dev1", "dev2", "dev4", "dev5"].map(|node| text.contains(node))
+    };
+    assert_eq!(shown(None), [true, true, true, true]);
+    assert_eq!(shown(Some(DisplayOverride::Ok)), [true, true, false, false]);
+    assert_eq!(
+        shown(Some(DisplayOverride::Failed)),
+        [false, false, true, true]
+    );
+    assert_eq!(shown(Some(DisplayOverride::None)), [false; 4]);
+}
+
+#[test]
+fn nothing_of_a_node_reaches_the_terminal_unescaped() {
+    let evil = "\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\r";
+    let mut reply: Reply = reply(
+        "dev1.example.net",
+        1,
+        evil,
+        json!({evil: {evil: [evil, {evil: evil}]}, "events": evil}),
+    );
+    reply.reason = Some(Reason::Denied {
+        rule: evil.to_owned(),
+    });
+    let mut report = report("puppetral", "do", vec![reply]);
+    let store = DdlStore::load(None).unwrap();
+    let get_fact = store.get("rpcutil").unwrap().action("get_fact").unwrap();
+    let values = json!({"value": format!("{evil}\n")});
+    report.summaries = summarize(get_fact, values.as_object().into_iter());
+    let harmful = |c: char| crate::render::printable::is_harmful(c) && c != '\n';
+    let text = draw_colourless(&report);
+    assert!(!text.contains(harmful), "{text:?}");
+    let json = json::text(&json::Request::new(&report)).unwrap();
+    assert!(!json.contains(harmful), "{json:?}");
+}
+
+/// The text with only the escape sequences of our own colours taken out, so that all others are seen.
+fn draw_colourless(report: &Report) -> String {
+    let store = DdlStore::load(None).unwrap();
+    let action = store.get("puppetral").unwrap().action("do").unwrap();
+    let view = View {
+        action,
+        wish: None,
+        verbose: true,
+    };
+    let text = report
+        .replies
+        .iter()
+        .map(|reply| view.block(reply))
+        .collect::<String>()
+        + &view.tail(report);
+    use crate::printer::{BAD, GOOD, STRONG, WARNING};
+    [BAD, GOOD, STRONG, WARNING]
+        .iter()
+        .fold(text, |text, style| {
+            text.replace(&style.render().to_string(), "")
+                .replace(&style.render_reset().to_string(), "")
+        })
+}

@@ -1,0 +1,148 @@
+//! A value that a node answered, as lines of text: scalars as they are, structures indented like an outline. For people
+//! only; programs read the JSON.
+
+use serde_json::Value;
+
+use super::printable::{line, printable};
+
+/// The lines of a value; at least one. `width` is what a list of scalars may fill before it becomes an outline.
+pub fn lines(value: &Value, width: usize) -> Vec<String> {
+    match value {
+        Value::String(text) if text.is_empty() => vec!["\"\"".to_owned()],
+        Value::String(text) => printable(text)
+            .lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect(),
+        Value::Array(items) => array(items, width),
+        Value::Object(entries) if entries.is_empty() => vec!["{}".to_owned()],
+        Value::Object(entries) => entries
+            .iter()
+            .flat_map(|(key, value)| entry(&line(key), value, width))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => vec![value.to_string()],
+    }
+}
+
+/// A value as a single line, structures as JSON.
+pub fn compact(value: &Value) -> String {
+    match value {
+        Value::String(text) => line(text).into_owned(),
+        other => line(&other.to_string()).into_owned(),
+    }
+}
+
+fn array(items: &[Value], width: usize) -> Vec<String> {
+    // Words that hold what stands between words would not be told apart on one line.
+    let is_word = |item: &Value| match item {
+        Value::Array(_) | Value::Object(_) => false,
+        Value::String(text) => {
+            !text.is_empty() && !text.contains(|c: char| c == ',' || c.is_whitespace())
+        }
+        _ => true,
+    };
+    let joined = || items.iter().map(compact).collect::<Vec<_>>().join(", ");
+    if items.is_empty() {
+        vec!["[]".to_owned()]
+    } else if items.iter().all(is_word) && joined().chars().count() <= width {
+        vec![joined()]
+    } else {
+        items
+            .iter()
+            .flat_map(|item| hung("- ", lines(item, width.saturating_sub(2))))
+            .collect()
+    }
+}
+
+/// `key: value`, or the key and below it the structure.
+fn entry(key: &str, value: &Value, width: usize) -> Vec<String> {
+    let below = lines(value, width.saturating_sub(key.chars().count() + 2));
+    match value {
+        Value::Array(items) if !items.is_empty() && below.len() == 1 => {
+            hung(&format!("{key}: "), below)
+        }
+        Value::Array(items) if !items.is_empty() => titled(key, below),
+        Value::Object(entries) if !entries.is_empty() => titled(key, below),
+        _ => hung(&format!("{key}: "), below),
+    }
+}
+
+fn titled(key: &str, below: Vec<String>) -> Vec<String> {
+    let indented = below.into_iter().map(|line| format!("  {line}"));
+    std::iter::once(format!("{key}:")).chain(indented).collect()
+}
+
+/// The first line after `lead`, the others below it.
+pub fn hung(lead: &str, lines: Vec<String>) -> Vec<String> {
+    let hang = " ".repeat(lead.chars().count());
+    let lines = lines.into_iter().enumerate();
+    lines
+        .map(|(at, line)| format!("{}{line}", if at == 0 { lead } else { &hang }))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{compact, lines};
+
+    #[test]
+    fn scalars_are_as_they_are() {
+        assert_eq!(lines(&json!("running"), 60), ["running"]);
+        assert_eq!(lines(&json!("one\ntwo  \n"), 60), ["one", "two"]);
+        assert_eq!(lines(&json!(""), 60), ["\"\""]);
+        assert_eq!(lines(&json!(null), 60), ["null"]);
+        assert_eq!(lines(&json!(1.5), 60), ["1.5"]);
+        assert_eq!(lines(&json!("\x1b[31m"), 60), ["\\x1b[31m"]);
+    }
+
+    #[test]
+    fn short_lists_stay_on_a_line() {
+        assert_eq!(
+            lines(&json!(["puppetral", "rpcutil"]), 60),
+            ["puppetral, rpcutil"]
+        );
+        assert_eq!(
+            lines(&json!(["puppetral", "rpcutil"]), 10),
+            ["- puppetral", "- rpcutil"]
+        );
+        assert_eq!(
+            lines(&json!(["shell changed", "home, too"]), 60),
+            ["- shell changed", "- home, too"]
+        );
+        assert_eq!(lines(&json!([]), 60), ["[]"]);
+    }
+
+    #[test]
+    fn structures_are_outlines() {
+        let value = json!({
+            "os": {"family": "Debian", "release": {"major": "12"}, "empty": {}},
+            "disks": [{"name": "sda", "size": 1}, {"name": "sdb\n"}],
+            "tags": ["a", "b"],
+        });
+        let expected = "\
+disks:
+  - name: sda
+    size: 1
+  - name: sdb
+os:
+  empty: {}
+  family: Debian
+  release:
+    major: 12
+tags: a, b";
+        assert_eq!(lines(&value, 60).join("\n"), expected);
+    }
+
+    #[test]
+    fn keys_are_words_of_strangers_too() {
+        assert_eq!(lines(&json!({"a\nb": 1}), 60), ["a\\nb: 1"]);
+        assert_eq!(compact(&json!({"a": "\u{1b}"})), r#"{"a":"\u001b"}"#);
+        assert_eq!(compact(&json!(["\u{9b}"])), r#"["\u{9b}"]"#);
+    }
+
+    #[test]
+    fn a_text_of_line_ends_has_lines() {
+        assert_eq!(lines(&json!("\n"), 60), [""]);
+    }
+}

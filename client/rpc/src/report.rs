@@ -1,0 +1,219 @@
+//! What a request came to: one value, from which text and JSON are both drawn, and the exit code follows.
+//!
+//! Sensitive outputs are redacted before they get here. Nothing here draws or prints.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use muster_client::Disturbance;
+use muster_ddl::aggregate::Summary;
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use muster_wire::status::{Reason, Status};
+use serde_json::{Map, Value};
+
+use crate::exit::Exit;
+
+/// The whole outcome of one request.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The agent that was asked.
+    pub agent: String,
+    /// Its action.
+    pub action: String,
+    /// The believed answers of nodes that were asked, in the order in which they came unless somebody sorts them.
+    pub replies: Vec<Reply>,
+    /// What the DDL wants summarised over the successful replies.
+    pub summaries: Vec<Summary>,
+    /// Counts, names and times.
+    pub stats: RequestStats,
+}
+
+/// One node's answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    /// Who answers.
+    pub node: Identity,
+    /// How it ended.
+    pub status: Status,
+    /// The status in the node's words.
+    pub message: String,
+    /// What the status cannot say.
+    pub reason: Option<Reason>,
+    /// The action's outputs.
+    pub data: Map<String, Value>,
+    /// How long the action ran on the node, in milliseconds.
+    pub took: Millis,
+}
+
+impl Reply {
+    /// Whether the action did what was asked.
+    pub fn is_ok(&self) -> bool {
+        self.status == Status::Ok
+    }
+}
+
+/// Counts, names and times of one request.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RequestStats {
+    /// The request's id; none when nothing was sent.
+    pub request: Option<String>,
+    /// How many nodes were asked.
+    pub discovered: usize,
+    /// Answers with status OK.
+    pub ok: usize,
+    /// Answers with another status.
+    pub failed: usize,
+    /// Nodes that were asked and did not answer.
+    pub missing: BTreeSet<Identity>,
+    /// Those of them that are not connected, as the broker says.
+    pub not_connected: BTreeSet<Identity>,
+    /// Nodes that answered without being asked, or twice.
+    pub unexpected: BTreeSet<Identity>,
+    /// How many answers were not believed, by the word of the refusal.
+    pub disbelieved: BTreeMap<&'static str, usize>,
+    /// Why all this may not be the whole truth; empty when it is.
+    pub gaps: BTreeSet<Gap>,
+    /// How long finding the nodes took; zero when they were named.
+    pub discovering: Duration,
+    /// How long sending took.
+    pub publishing: Duration,
+    /// From then to the last answer, or to the end of waiting.
+    pub waiting: Duration,
+    /// When it began.
+    pub started: Millis,
+}
+
+/// A reason why a result may not be the whole truth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gap {
+    /// The connection blinked while nodes were looked for.
+    Discovery,
+    /// The connection blinked while answers were on their way.
+    Reconnected,
+    /// Answers came faster than they could be taken.
+    SlowConsumer,
+    /// The caller did not wait for the end.
+    Interrupted,
+}
+
+impl Gap {
+    /// A stable word, for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Discovery => "discovery",
+            Self::Reconnected => "reconnected",
+            Self::SlowConsumer => "slow_consumer",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// A sentence, for people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Discovery => {
+                "something was lost while nodes were looked for: there may be more nodes than were asked"
+            }
+            Self::Reconnected => {
+                "the connection to the broker was lost for a moment: answers may be missing"
+            }
+            Self::SlowConsumer => {
+                "answers came faster than they could be read, and some were dropped"
+            }
+            Self::Interrupted => "interrupted before all nodes had answered",
+        }
+    }
+}
+
+impl From<Disturbance> for Gap {
+    fn from(disturbance: Disturbance) -> Self {
+        match disturbance {
+            Disturbance::Reconnected => Self::Reconnected,
+            Disturbance::SlowConsumer => Self::SlowConsumer,
+        }
+    }
+}
+
+impl RequestStats {
+    /// How many of those who were asked have answered.
+    pub fn responses(&self) -> usize {
+        self.ok + self.failed
+    }
+
+    /// From sending to the last answer.
+    pub fn calling(&self) -> Duration {
+        self.publishing + self.waiting
+    }
+
+    /// The nodes that are connected, were asked, and did not answer.
+    pub fn silent(&self) -> impl Iterator<Item = &Identity> {
+        self.missing.difference(&self.not_connected)
+    }
+
+    /// How the command ends. Silence of some nodes counts as their failure; of all nodes it has a code of its own,
+    /// unless the caller did not wait for them.
+    pub fn exit(&self) -> Exit {
+        if self.discovered == 0 {
+            Exit::Local
+        } else if self.gaps.contains(&Gap::Interrupted) {
+            Exit::SomeFailed
+        } else if self.responses() == 0 {
+            Exit::NoneAnswered
+        } else if self.failed > 0 || !self.missing.is_empty() {
+            Exit::SomeFailed
+        } else {
+            Exit::Passed
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gap, RequestStats};
+    use crate::exit::Exit;
+
+    fn stats(discovered: usize, ok: usize, failed: usize) -> RequestStats {
+        let missing = (ok + failed..discovered)
+            .map(|n| format!("n{n}").parse().unwrap())
+            .collect();
+        RequestStats {
+            discovered,
+            ok,
+            failed,
+            missing,
+            ..RequestStats::default()
+        }
+    }
+
+    #[test]
+    fn exit_codes_follow_from_the_counts() {
+        let table = [
+            (stats(5, 5, 0), Exit::Passed),
+            (stats(0, 0, 0), Exit::Local),
+            (stats(5, 4, 1), Exit::SomeFailed),
+            (stats(5, 0, 5), Exit::SomeFailed),
+            (stats(5, 4, 0), Exit::SomeFailed),
+            (stats(5, 0, 1), Exit::SomeFailed),
+            (stats(5, 0, 0), Exit::NoneAnswered),
+            (stats(1, 0, 0), Exit::NoneAnswered),
+        ];
+        for (stats, exit) in table {
+            assert_eq!(stats.exit(), exit, "{stats:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_does_not_wait_cannot_say_that_nobody_answered() {
+        let mut stats = stats(5, 0, 0);
+        stats.gaps.insert(Gap::Interrupted);
+        assert_eq!(stats.exit(), Exit::SomeFailed);
+    }
+
+    #[test]
+    fn answers_that_nobody_asked_for_change_no_exit_code() {
+        let mut stats = stats(2, 2, 0);
+        stats.unexpected.insert("evil".parse().unwrap());
+        stats.disbelieved.insert("signature", 3);
+        assert_eq!(stats.exit(), Exit::Passed);
+    }
+}
