@@ -118,12 +118,21 @@ impl Worker {
                 () = stop.cancelled() => break,
             }
         }
-        // Nothing more is asked for; what the broker has sent already is still ours to answer.
-        if requests.drain().await.is_ok() {
+        self.take_the_rest(requests).await;
+    }
+
+    /// Nothing more is asked for; what the broker has sent already is still ours to answer.
+    async fn take_the_rest(&self, mut requests: Subscription) {
+        if !self.bus.is_connected() || requests.drain().await.is_err() {
+            return;
+        }
+        let the_rest = async {
             while let Some(message) = requests.next().await {
                 self.take(message);
             }
-        }
+        };
+        // The broker ends the subscription at once, unless it is lost in this moment.
+        let _ = tokio::time::timeout(Duration::from_secs(2), the_rest).await;
     }
 
     fn take(&self, message: Message) {

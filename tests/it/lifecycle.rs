@@ -1,6 +1,7 @@
 //! Stopping, broker restarts, and what becomes of requests under way.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use muster_bus::Bytes;
 use muster_client::{Aim, Call};
@@ -90,4 +91,14 @@ async fn confirmed_subscriptions_are_never_overtaken() {
         let message = tokio::time::timeout(PATIENCE, requests[0].next()).await;
         assert!(message.unwrap().is_some());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_without_its_broker_stops_at_once() {
+    let World { organisation: _organisation, server, node, caller: _caller } = World::new(|_| {}).await;
+    let core = Arc::clone(&node.core);
+    drop(server);
+    let begun = Instant::now();
+    node.stopped().await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "{} took {:?}", core.identity(), begun.elapsed());
 }

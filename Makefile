@@ -1,0 +1,52 @@
+# Everything that CI runs is `make test`; nothing else is needed to begin. `make help` lists the targets.
+
+SHELL := /bin/bash
+TOOLS := $(CURDIR)/target/tools
+export PATH := $(TOOLS):$(HOME)/.cargo/bin:$(PATH)
+export CARGO_TERM_COLOR ?= never
+
+.PHONY: help demo test check fmt lint unit doc deny tools bench fuzz install clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+demo: tools ## a broker and five nodes do the main job, and are cleaned up
+	@cargo build --quiet --release --bin rpc --bin rpcd
+	@tools/demo target/release
+
+test: fmt lint unit doc deny ## everything that CI runs
+
+fmt: ## the code is formatted
+	cargo fmt --all --check
+
+lint: ## no warnings, in any target
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+unit: tools ## every test, on a real nats-server
+	cargo build --locked --bin rpc --bin rpcd
+	cargo nextest run --workspace --locked
+	cargo test --workspace --doc --locked --quiet
+
+doc: ## documentation without broken links
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+
+deny: tools ## licences, sources and banned crates
+	cargo deny --offline --locked check bans licenses sources
+
+tools: ## fetch nats-server, cargo-nextest and cargo-deny if they are missing
+	@tools/fetch $(TOOLS)
+
+bench: tools ## a signed ping over 1,000 and 10,000 nodes beside its floors
+	cargo run --release --locked --package muster-tests --bin load -- bench
+
+fuzz: ## each decoder for a minute (needs nightly and cargo-fuzz)
+	tools/fuzz
+
+install: ## rpc and rpcd, below DESTDIR and PREFIX
+	cargo build --release --locked --bin rpc --bin rpcd
+	install -D -m 0755 target/release/rpcd $(DESTDIR)$(or $(PREFIX),/usr/local)/sbin/rpcd
+	install -D -m 0755 target/release/rpc $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/rpc
+	install -D -m 0644 packaging/rpcd.service $(DESTDIR)/usr/lib/systemd/system/rpcd.service
+
+clean: ## remove what was built
+	cargo clean
