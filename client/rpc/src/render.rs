@@ -10,6 +10,7 @@ pub(crate) mod fixtures;
 pub mod inventory;
 pub mod json;
 pub mod nodes;
+pub mod page;
 pub mod ping;
 pub mod plugins;
 pub mod printable;

@@ -64,7 +64,7 @@ pub enum AskError {
         /// The agent.
         agent: String,
         /// Which input, and why.
-        source: InputError,
+        source: Box<InputError>,
     },
     /// A secret cannot be read from the standard input.
     #[error("cannot read the input `{input}` from the standard input")]

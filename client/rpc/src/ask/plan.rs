@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::error::AskError;
 use super::nearest::nearest;
 use super::words::Words;
+use crate::settings::Settings;
 
 /// The schemas that are known, and what else a word could have meant.
 #[derive(Debug)]
@@ -33,6 +34,17 @@ pub struct Plan<'a> {
 }
 
 impl Schemas {
+    /// The built-in schemas, and those that the settings, if any, say where to find.
+    pub fn load(settings: Option<&Settings>) -> Result<Self, AskError> {
+        let directory = settings.map(|settings| settings.ddls.clone());
+        let store = DdlStore::load(directory.as_deref())?;
+        Ok(Self {
+            store,
+            directory,
+            commands: Vec::new(),
+        })
+    }
+
     /// The schema of an agent.
     pub fn agent(&self, agent: &str) -> Result<&Ddl, AskError> {
         self.store.get(agent).ok_or_else(|| AskError::UnknownAgent {
@@ -73,7 +85,7 @@ impl<'a> Plan<'a> {
     ) -> Result<Self, AskError> {
         let refused = |source: InputError| AskError::Input {
             agent: ddl.name().to_owned(),
-            source,
+            source: Box::new(source),
         };
         let typed = action.coerce(inputs).map_err(refused)?;
         let data = action.validate_input(&typed).map_err(refused)?;

@@ -26,6 +26,13 @@ impl Cli {
         }
         Ok(cli)
     }
+
+    /// The names of all commands.
+    pub fn commands() -> Vec<String> {
+        let command = Self::command();
+        let names = command.get_subcommands().map(clap::Command::get_name);
+        names.map(str::to_owned).collect()
+    }
 }
 
 #[cfg(test)]

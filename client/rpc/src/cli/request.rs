@@ -24,6 +24,10 @@ pub const AFTER: &str = "Examples:
 
 /// `rpc do`.
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of its own, in any combination"
+)]
 pub struct Request {
     /// The agent
     #[arg(value_name = "AGENT")]

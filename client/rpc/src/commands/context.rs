@@ -1,14 +1,10 @@
 //! What every command that asks the fleet is given: where its configuration may be, and where it prints.
 
-use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use clap::CommandFactory as _;
-use muster_client::DdlStore;
 use serde::Serialize;
 
-use crate::ask::{AskError, Schemas};
-use crate::cli::Cli;
+use crate::ask::AskError;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::printer::Printer;
@@ -48,23 +44,6 @@ impl Context<'_> {
         }
     }
 
-    /// The schemas that are known; `bare` when an agent's name stood where a command could.
-    pub fn schemas(&self, settings: Option<&Settings>, bare: bool) -> Result<Schemas, AskError> {
-        let directory = settings.map(|settings| settings.ddls.clone());
-        let store = DdlStore::load(directory.as_deref())?;
-        let names = || {
-            Cli::command()
-                .get_subcommands()
-                .map(|command| command.get_name().to_owned())
-                .collect()
-        };
-        Ok(Schemas {
-            store,
-            directory,
-            commands: if bare { names() } else { Vec::new() },
-        })
-    }
-
     /// Prints a document.
     pub fn json(&self, document: &impl Serialize) -> Result<(), Error> {
         let text = json::text(document).map_err(AskError::from)?;
@@ -81,10 +60,5 @@ impl Context<'_> {
             self.printer
                 .warn(format_args!("{count} answers were not believed ({word})"));
         }
-    }
-
-    /// Whether waiting may be shown.
-    pub fn shows_progress(&self, json: bool) -> bool {
-        !json && io::stderr().is_terminal()
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::context::Context;
 use super::request::nobody_found;
-use crate::ask::{Fleet, Plan, Progress, Question, Target, Words};
+use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Target, Words};
 use crate::cli::facts::Facts;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -15,7 +15,7 @@ use crate::render::facts::{Document, groups, text};
 pub async fn run(args: Facts, cx: Context<'_>) -> Result<Exit, Error> {
     let target = Target::read(&args.filters)?.with_agent("rpcutil")?;
     let settings = cx.settings()?;
-    let schemas = cx.schemas(Some(&settings), false)?;
+    let schemas = Schemas::load(Some(&settings))?;
     let words = Words::read(
         "rpcutil",
         &["get_fact".to_owned(), format!("fact={}", args.fact)],
@@ -23,7 +23,7 @@ pub async fn run(args: Facts, cx: Context<'_>) -> Result<Exit, Error> {
     let (ddl, action) = schemas.action(&words)?;
     let plan = Plan::new(ddl, action, &words.inputs)?;
     let fleet = Fleet::connect(&settings, &target).await?;
-    let progress = Progress::new(cx.printer, cx.shows_progress(args.json));
+    let progress = Progress::new(cx.printer, !args.json);
     let found = fleet.discover(&target.filter, &progress).await?;
     let question = Question {
         plan: &plan,

@@ -27,7 +27,11 @@ pub async fn run(args: Find, cx: Context<'_>) -> Result<Exit, Error> {
     if args.json {
         cx.json(&Document::new(&nodes, !complete))?;
     } else {
-        let names: String = nodes.iter().map(|node| format!("{node}\n")).collect();
+        let mut names = String::new();
+        for node in &nodes {
+            names.push_str(node.as_str());
+            names.push('\n');
+        }
         cx.printer.text(names)?;
     }
     if !complete {

@@ -15,7 +15,7 @@ use crate::report::{Report, RequestStats};
 /// Runs the command. The node is asked both questions at once.
 pub async fn run(args: inventory::Inventory, cx: Context<'_>) -> Result<Exit, Error> {
     let settings = cx.settings()?;
-    let schemas = cx.schemas(Some(&settings), false)?;
+    let schemas = Schemas::load(Some(&settings))?;
     let target = Target {
         collective: args.target.clone(),
         ..Target::default()
@@ -27,7 +27,7 @@ pub async fn run(args: inventory::Inventory, cx: Context<'_>) -> Result<Exit, Er
     )?;
     let page = Inventory {
         node: &args.node,
-        inventory: &inventory,
+        known: &inventory,
         statistics: &statistics,
     };
     if args.json {

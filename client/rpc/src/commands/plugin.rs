@@ -3,6 +3,7 @@
 use muster_ddl::doc;
 
 use super::context::Context;
+use crate::ask::Schemas;
 use crate::cli::plugin::{Doc, List, Plugin};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -17,7 +18,7 @@ pub fn run(command: Plugin, cx: Context<'_>) -> Result<Exit, Error> {
 }
 
 fn list(args: &List, cx: Context<'_>) -> Result<Exit, Error> {
-    let schemas = cx.schemas(cx.settings_if_any()?.as_ref(), false)?;
+    let schemas = Schemas::load(cx.settings_if_any()?.as_ref())?;
     if args.json {
         cx.json(&Document::new(&schemas.store))?;
     } else {
@@ -27,7 +28,7 @@ fn list(args: &List, cx: Context<'_>) -> Result<Exit, Error> {
 }
 
 fn document(args: &Doc, cx: Context<'_>) -> Result<Exit, Error> {
-    let schemas = cx.schemas(cx.settings_if_any()?.as_ref(), false)?;
+    let schemas = Schemas::load(cx.settings_if_any()?.as_ref())?;
     let ddl = schemas.agent(&args.agent)?;
     match (args.json, args.markdown) {
         (true, _) => cx.json(ddl)?,

@@ -1,7 +1,8 @@
 //! `rpc do AGENT ACTION`, `rpc AGENT ACTION`: asks an action of all nodes that match, and shows what they answer.
 
 use super::context::Context;
-use crate::ask::{Fleet, Plan, Progress, Question, Target, Words, read_secrets};
+use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Target, Words, read_secrets};
+use crate::cli::Cli;
 use crate::cli::request::Request;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -15,17 +16,17 @@ pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
     let target = Target::read(&args.filters)?;
     let words = Words::read(&args.agent, &args.words)?;
     let settings = cx.settings()?;
-    let schemas = cx.schemas(Some(&settings), args.bare)?;
+    let mut schemas = Schemas::load(Some(&settings))?;
+    if args.bare {
+        schemas.commands = Cli::commands();
+    }
     let (ddl, action) = schemas.action(&words)?;
     let target = target.with_agent(ddl.name())?;
     let inputs = read_secrets(action, words.inputs).await?;
     let plan = Plan::new(ddl, action, &inputs)?;
 
     let fleet = Fleet::connect(&settings, &target).await?;
-    let progress = Progress::new(
-        cx.printer,
-        cx.shows_progress(args.json) && !args.no_progress,
-    );
+    let progress = Progress::new(cx.printer, !args.json && !args.no_progress);
     let found = fleet.discover(&target.filter, &progress).await?;
     let question = Question {
         plan: &plan,
@@ -40,10 +41,10 @@ pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
     let at_once = !args.json && !args.sort;
     let mut report = fleet
         .ask(question, found, &progress, |reply| {
-            match at_once && view.shows(reply) {
-                true => cx.printer.text(view.block(reply)),
-                false => Ok(()),
+            if at_once && view.shows(reply) {
+                cx.printer.text(view.block(reply))?;
             }
+            Ok(())
         })
         .await?;
     if args.sort {

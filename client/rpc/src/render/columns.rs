@@ -1,5 +1,7 @@
 //! Names side by side, in as many columns as fit; read from left to right.
 
+use super::page::Page;
+
 /// Least space between two columns.
 const GAP: usize = 2;
 
@@ -15,17 +17,15 @@ pub fn columns<T: AsRef<str>>(names: &[T], indent: usize, width: usize) -> Strin
         .checked_div(cell)
         .unwrap_or(1)
         .max(1);
-    let mut text = String::new();
+    let mut page = Page::default();
     for row in names.chunks(across) {
-        let cells: String = row
-            .iter()
-            .map(|name| format!("{:<cell$}", name.as_ref()))
-            .collect();
-        text.push_str(&" ".repeat(indent));
-        text.push_str(cells.trim_end());
-        text.push('\n');
+        page.add(format_args!("{:indent$}", ""));
+        for name in row {
+            page.add(format_args!("{:<cell$}", name.as_ref()));
+        }
+        page.line("");
     }
-    text
+    page.text()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::WIDTH;
 use super::columns::columns;
 use super::json::Stats;
+use super::page::Page;
 use super::printable::line;
 use super::request::balance;
 use super::value::compact;
@@ -44,29 +45,27 @@ pub fn groups(report: &Report) -> Vec<Group> {
 
 /// The text for people; `verbose` names the nodes under each value.
 pub fn text(fact: &str, groups: &[Group], report: &Report, verbose: bool) -> String {
-    let mut text = format!("Report for fact: {}\n\n", line(fact));
-    for Group {
-        value,
-        count,
-        nodes,
-    } in groups
-    {
-        let shown = if value.is_null() {
-            "(no such fact)".to_owned()
-        } else {
-            compact(value)
+    let mut page = Page::default();
+    page.line(format_args!("Report for fact: {}\n", line(fact)));
+    for Group { value, nodes, .. } in groups {
+        let shown = match value {
+            Value::Null => "(no such fact)".to_owned(),
+            value => compact(value),
         };
-        let times = if *count == 1 { "time" } else { "times" };
-        text.push_str(&format!("        {shown:<39} found {count} {times}\n"));
+        let times = if nodes.len() == 1 { "time" } else { "times" };
+        page.line(format_args!(
+            "        {shown:<39} found {} {times}",
+            nodes.len()
+        ));
         if verbose {
             let names: Vec<&str> = nodes.iter().map(Identity::as_str).collect();
-            text.push_str(&format!("{}\n", columns(&names, 12, WIDTH)));
+            page.add(columns(&names, 12, WIDTH));
+            page.gap();
         }
     }
-    if !groups.is_empty() && !text.ends_with("\n\n") {
-        text.push('\n');
-    }
-    text + &balance(report)
+    page.gap();
+    page.add(balance(report));
+    page.text()
 }
 
 /// The document for programs.

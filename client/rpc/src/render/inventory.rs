@@ -7,11 +7,12 @@ use serde_json::{Map, Value};
 use super::WIDTH;
 use super::columns::columns;
 use super::json::Stats;
+use super::page::Page;
 use super::printable::line;
 use super::value::{compact, hung, lines};
 use crate::clock;
 use crate::printer::STRONG;
-use crate::report::{Reply, Report};
+use crate::report::Report;
 
 /// What a node told about itself; a part that it did not tell is absent.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +20,7 @@ pub struct Inventory<'a> {
     /// The node.
     pub node: &'a Identity,
     /// The outcome of `rpcutil inventory`.
-    pub inventory: &'a Report,
+    pub known: &'a Report,
     /// The outcome of `rpcutil daemon_stats`.
     pub statistics: &'a Report,
 }
@@ -27,82 +28,88 @@ pub struct Inventory<'a> {
 /// How a statistic is written.
 type Form = fn(&Value) -> String;
 
-/// What the daemon counts, in the order of the page: a title, which answer holds it, where, and its form.
+/// What the daemon counts, in the order of the page: a title, the output's name, and its form.
 const STATISTICS: [(&str, &str, Form); 15] = [
-    ("Version", "/version", compact),
-    ("Start Time", "/starttime", instant),
-    ("Config File", "/configfile", compact),
-    ("Process ID", "/pid", compact),
-    ("Threads", "/threads", compact),
-    ("Memory", "/memory_bytes", mebibytes),
-    ("Total Messages", "/total", compact),
-    ("Messages Passed Filters", "/passed", compact),
-    ("Messages Filtered", "/filtered", compact),
-    ("Messages Not Authentic", "/unvalidated", compact),
-    ("Expired Messages", "/ttlexpired", compact),
-    ("Replayed Messages", "/replayed", compact),
-    ("Denied Requests", "/denied", compact),
-    ("Replies Sent", "/replies", compact),
-    ("Total Processor Time", "/times", processor_time),
+    ("Version", "version", compact),
+    ("Start Time", "starttime", instant),
+    ("Config File", "configfile", compact),
+    ("Process ID", "pid", compact),
+    ("Threads", "threads", compact),
+    ("Memory", "memory_bytes", mebibytes),
+    ("Total Messages", "total", compact),
+    ("Messages Passed Filters", "passed", compact),
+    ("Messages Filtered", "filtered", compact),
+    ("Messages Not Authentic", "unvalidated", compact),
+    ("Expired Messages", "ttlexpired", compact),
+    ("Replayed Messages", "replayed", compact),
+    ("Denied Requests", "denied", compact),
+    ("Replies Sent", "replies", compact),
+    ("Total Processor Time", "times", processor_time),
 ];
 
 impl Inventory<'_> {
     /// The text for people.
     pub fn text(&self) -> String {
-        let mut text = format!("Inventory for {STRONG}{}{STRONG:#}:\n", self.node);
-        let inventory = data(self.inventory);
-        let statistics = data(self.statistics);
-        if let Some(statistics) = statistics {
-            text.push_str(&section(
+        let mut page = Page::default();
+        page.line(format_args!(
+            "Inventory for {STRONG}{}{STRONG:#}:",
+            self.node
+        ));
+        let inventory = data(self.known);
+        if let Some(statistics) = data(self.statistics) {
+            section(
                 "Server Statistics",
-                &self.statistics(statistics, inventory),
-            ));
+                &counts(statistics, inventory),
+                &mut page,
+            );
         }
-        let Some(inventory) = inventory else {
-            return text;
-        };
-        for (title, name) in [
-            ("Agents", "agents"),
-            ("Data Plugins", "data_plugins"),
-            ("Configuration Management Classes", "classes"),
-        ] {
-            text.push_str(&section(title, &columns(&names(inventory, name), 6, WIDTH)));
+        if let Some(inventory) = inventory {
+            for (title, name) in [
+                ("Agents", "agents"),
+                ("Data Plugins", "data_plugins"),
+                ("Configuration Management Classes", "classes"),
+            ] {
+                section(
+                    title,
+                    &columns(&names(inventory, name), 6, WIDTH),
+                    &mut page,
+                );
+            }
+            section("Facts", &facts(inventory), &mut page);
         }
-        text + &section("Facts", &facts(inventory))
-    }
-
-    fn statistics(
-        &self,
-        statistics: &Map<String, Value>,
-        inventory: Option<&Map<String, Value>>,
-    ) -> String {
-        let collectives = inventory.map(|inventory| {
-            let main = inventory
-                .get("main_collective")
-                .map_or_else(|| "none".to_owned(), compact);
-            [
-                ("Collectives", names(inventory, "collectives").join(", ")),
-                ("Main Collective", main),
-            ]
-        });
-        let statistics = Value::Object(statistics.clone());
-        let counted = STATISTICS
-            .iter()
-            .filter_map(|(title, at, form)| Some((*title, form(statistics.pointer(at)?))));
-        let rows = counted.chain(collectives.into_iter().flatten());
-        rows.map(|(title, value)| format!("{title:>30}: {value}\n"))
-            .collect()
+        page.text()
     }
 }
 
+/// What the daemon counts, and the collectives it is in.
+fn counts(statistics: &Map<String, Value>, inventory: Option<&Map<String, Value>>) -> String {
+    let mut page = Page::default();
+    let mut row = |title: &str, value: String| page.line(format_args!("{title:>30}: {value}"));
+    for (title, name, form) in STATISTICS {
+        if let Some(value) = statistics.get(name) {
+            row(title, form(value));
+        }
+    }
+    if let Some(inventory) = inventory {
+        row("Collectives", names(inventory, "collectives").join(", "));
+        let main = inventory.get("main_collective");
+        row(
+            "Main Collective",
+            main.map_or_else(|| "none".to_owned(), compact),
+        );
+    }
+    page.text()
+}
+
 /// A titled part of the page.
-fn section(title: &str, body: &str) -> String {
-    let body = if body.is_empty() {
+fn section(title: &str, body: &str, page: &mut Page) {
+    page.gap();
+    page.line(format_args!("   {STRONG}{title}:{STRONG:#}"));
+    page.add(if body.is_empty() {
         "      none\n"
     } else {
         body
-    };
-    format!("\n   {STRONG}{title}:{STRONG:#}\n{body}")
+    });
 }
 
 fn data(report: &Report) -> Option<&Map<String, Value>> {
@@ -120,26 +127,24 @@ fn names(inventory: &Map<String, Value>, key: &str) -> Vec<String> {
 
 fn facts(inventory: &Map<String, Value>) -> String {
     let facts = inventory.get("facts").and_then(Value::as_object);
-    let mut text = String::new();
+    let mut page = Page::default();
     for (name, value) in facts.into_iter().flatten() {
         let lead = format!("      {} => ", line(name));
-        let structure = value.is_object() || value.is_array();
         let room = WIDTH.saturating_sub(lead.chars().count());
         let all = lines(value, room);
-        let all = match all.len() {
-            1 => hung(&lead, all),
-            _ if structure => {
-                let below = all.iter().map(|line| format!("         {line}"));
-                std::iter::once(lead).chain(below).collect()
+        let is_outline = all.len() > 1 && (value.is_object() || value.is_array());
+        if is_outline || value.as_object().is_some_and(|entries| !entries.is_empty()) {
+            page.line(lead);
+            for line in all {
+                page.line(format_args!("         {line}"));
             }
-            _ => hung(&lead, all),
-        };
-        for line in all {
-            text.push_str(line.trim_end());
-            text.push('\n');
+        } else {
+            for line in hung(&lead, all) {
+                page.line(line);
+            }
         }
     }
-    text
+    page.text()
 }
 
 fn instant(value: &Value) -> String {
@@ -180,21 +185,18 @@ impl<'a> Document<'a> {
     pub fn new(inventory: Inventory<'a>) -> Self {
         let Inventory {
             node,
-            inventory,
+            known,
             statistics,
         } = inventory;
-        let failed = inventory
-            .replies
-            .iter()
-            .chain(&statistics.replies)
-            .filter(|reply| !reply.is_ok());
+        let replies = known.replies.iter().chain(&statistics.replies);
+        let failed = replies.filter(|reply| !reply.is_ok());
         Self {
             schema: "muster.inventory.v1",
             node,
-            inventory: data(inventory),
+            inventory: data(known),
             daemon_stats: data(statistics),
-            errors: failed.map(|reply: &Reply| reply.message.as_str()).collect(),
-            request_stats: [Stats::new(&inventory.stats), Stats::new(&statistics.stats)],
+            errors: failed.map(|reply| reply.message.as_str()).collect(),
+            request_stats: [Stats::new(&known.stats), Stats::new(&statistics.stats)],
         }
     }
 }
@@ -244,7 +246,7 @@ mod tests {
         let node = name.parse().unwrap();
         let page = Inventory {
             node: &node,
-            inventory: &inventory,
+            known: &inventory,
             statistics: &statistics,
         };
         insta::assert_snapshot!("inventory", plain(&page.text()));
@@ -267,7 +269,7 @@ mod tests {
         let node = name.parse().unwrap();
         let page = Inventory {
             node: &node,
-            inventory: &inventory,
+            known: &inventory,
             statistics: &statistics,
         };
         let text = plain(&page.text());

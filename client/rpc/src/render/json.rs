@@ -45,7 +45,8 @@ pub struct Request<'a> {
     agent: &'a str,
     action: &'a str,
     replies: Vec<ReplyDocument<'a>>,
-    request_stats: Stats<'a>,
+    #[serde(rename = "request_stats")]
+    stats: Stats<'a>,
     summaries: Map<String, Value>,
 }
 
@@ -57,7 +58,7 @@ impl<'a> Request<'a> {
             agent: &report.agent,
             action: &report.action,
             replies: report.replies.iter().map(ReplyDocument::new).collect(),
-            request_stats: Stats::new(&report.stats),
+            stats: Stats::new(&report.stats),
             summaries: aggregate::to_json(&report.summaries),
         }
     }

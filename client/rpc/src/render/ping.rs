@@ -85,7 +85,7 @@ impl Times {
 pub struct Document {
     schema: &'static str,
     replies: Vec<PongDocument>,
-    statistics: Option<Statistics>,
+    statistics_ms: Option<Statistics>,
     incomplete: bool,
 }
 
@@ -96,11 +96,12 @@ struct PongDocument {
     clock_skew_ms: i64,
 }
 
+/// In milliseconds.
 #[derive(Debug, Serialize)]
 struct Statistics {
-    max_ms: f64,
-    min_ms: f64,
-    avg_ms: f64,
+    max: f64,
+    min: f64,
+    avg: f64,
 }
 
 impl Document {
@@ -112,15 +113,15 @@ impl Document {
             time_ms: ms(pong.after),
             clock_skew_ms: pong.skew,
         };
-        let statistics = Times::of(pongs).map(|times| Statistics {
-            max_ms: ms(times.max),
-            min_ms: ms(times.min),
-            avg_ms: ms(times.avg),
+        let statistics_ms = Times::of(pongs).map(|times| Statistics {
+            max: ms(times.max),
+            min: ms(times.min),
+            avg: ms(times.avg),
         });
         Self {
             schema: "muster.ping.v1",
             replies: pongs.iter().map(reply).collect(),
-            statistics,
+            statistics_ms,
             incomplete,
         }
     }
@@ -177,7 +178,7 @@ mod tests {
     fn nobody_has_no_average() {
         assert_eq!(statistics(&[]), "\n---- ping statistics ----\n0 replies");
         let document = serde_json::to_value(Document::new(&[], true)).unwrap();
-        assert!(document["statistics"].is_null());
+        assert!(document["statistics_ms"].is_null());
         assert_eq!(document["incomplete"], true);
     }
 }

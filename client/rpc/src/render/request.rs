@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::WIDTH;
 use super::columns::columns;
 use super::event::sentences;
+use super::page::Page;
 use super::printable::{line, printable};
 use super::request_stats::request_stats;
 use super::span::span;
@@ -43,18 +44,19 @@ impl View<'_> {
 
     /// One reply, with an empty line after it.
     pub fn block(&self, reply: &Reply) -> String {
-        let mut block = heading(reply);
+        let mut page = Page::default();
+        page.line(heading(reply));
         if !reply.is_ok() {
             for line in printable(&reply.message).lines() {
-                block.push_str(&format!("{INDENT}{WARNING}{line}{WARNING:#}\n"));
+                page.line(format_args!("{INDENT}{WARNING}{line}{WARNING:#}"));
             }
             if let Some(detail) = reply.reason.as_ref().and_then(detail) {
-                block.push_str(&format!("{INDENT}{detail}\n"));
+                page.line(format_args!("{INDENT}{detail}"));
             }
         }
-        block.push_str(&self.data(reply));
-        block.push('\n');
-        block
+        page.add(self.data(reply));
+        page.gap();
+        page.text()
     }
 
     /// The outputs, titles aligned at their colons: first those that the schema declares, in its order.
@@ -82,94 +84,73 @@ impl View<'_> {
 
     /// Everything after the replies.
     pub fn tail(&self, report: &Report) -> String {
-        let stats = &report.stats;
-        let mut tail = String::new();
-        if stats.gaps.contains(&Gap::Interrupted) {
-            let answered = report.replies.iter().map(|reply| &reply.node);
-            tail.push_str(&absence(
-                "Asked before the interruption:",
-                &answered.chain(&stats.missing).collect(),
-            ));
-        }
-        tail.push_str(&absence("No response from:", &stats.silent().collect()));
-        tail.push_str(&absence(
-            "No response from, because they are not connected:",
-            &stats.not_connected.iter().collect(),
-        ));
-        tail.push_str(&absence(
-            "Unexpected response from:",
-            &stats.unexpected.iter().collect(),
-        ));
+        let mut page = Page::default();
+        absences(report, &mut page);
         for summary in &report.summaries {
-            tail.push_str(&format!(
-                "{STRONG}Summary of {}:{STRONG:#}\n\n",
-                line(&summary.display_as)
-            ));
             let rows = summary.lines();
-            let nothing = rows.is_empty().then(|| "nothing to summarise".to_owned());
-            for row in rows.into_iter().chain(nothing) {
-                tail.push_str(&format!("{INDENT}{}\n", line(&row)));
+            if rows.is_empty() {
+                continue;
             }
-            tail.push('\n');
+            let title = line(&summary.display_as);
+            page.line(format_args!("{STRONG}Summary of {title}:{STRONG:#}\n"));
+            for row in rows {
+                page.line(format_args!("{INDENT}{}", line(&row)));
+            }
+            page.gap();
         }
         if self.verbose {
-            tail.push_str(&request_stats(stats));
-            tail.push('\n');
+            page.add(request_stats(&report.stats));
+            page.gap();
         }
-        tail.push_str(&balance(report));
-        tail
+        page.add(balance(report));
+        page.text()
     }
 }
 
 /// The last line.
 pub fn balance(report: &Report) -> String {
     let stats = &report.stats;
-    let style = if stats.responses() < stats.discovered || stats.failed > 0 {
+    let (responses, discovered) = (stats.responses(), stats.discovered);
+    let style = if responses < discovered || stats.failed > 0 {
         BAD
     } else {
         GOOD
     };
-    let (responses, discovered) = (stats.responses(), stats.discovered);
-    let mut text = format!(
-        "Finished processing {style}{responses} / {discovered}{style:#} hosts in {}",
-        span(stats.calling())
-    );
-    if stats.failed > 0 {
-        text.push_str(&format!(", {BAD}{} failed{BAD:#}", stats.failed));
-    }
-    text.push('\n');
-    text
+    let failed = match stats.failed {
+        0 => String::new(),
+        failed => format!(", {BAD}{failed} failed{BAD:#}"),
+    };
+    let time = span(stats.calling());
+    format!(
+        "Finished processing {style}{responses} / {discovered}{style:#} hosts in {time}{failed}\n"
+    )
 }
 
 /// The rows with their titles aligned at the colons, structures hanging below their first line.
 fn table(rows: &[(Cow<'_, str>, Cow<'_, Value>)]) -> String {
-    let widest = rows
-        .iter()
-        .map(|(title, _)| title.chars().count())
-        .max()
-        .unwrap_or(0);
-    let mut text = String::new();
+    let titles = rows.iter().map(|(title, _)| title.chars().count());
+    let widest = titles.max().unwrap_or(0);
+    let mut page = Page::default();
     for (title, value) in rows {
         let lead = format!("{INDENT}{title:>widest$}: ");
         let room = WIDTH.saturating_sub(lead.chars().count());
         for line in hung(&lead, lines(value, room)) {
-            text.push_str(line.trim_end());
-            text.push('\n');
+            page.line(line);
         }
     }
-    text
+    page.text()
 }
 
 fn heading(reply: &Reply) -> String {
     let node = reply.node.as_str();
     if reply.is_ok() {
-        return format!("{STRONG}{node}{STRONG:#}\n");
+        return format!("{STRONG}{node}{STRONG:#}");
     }
     let status = match &reply.reason {
         Some(reason) => format!("{} ({})", reply.status.text(), reason.word()),
         None => reply.status.text().to_owned(),
     };
-    format!("{STRONG}{node:<NAME$}{STRONG:#} {BAD}{status}{BAD:#}\n")
+    format!("{STRONG}{node:<NAME$}{STRONG:#} {BAD}{status}{BAD:#}")
 }
 
 /// What a reason tells besides its word.
@@ -184,15 +165,32 @@ fn detail(reason: &Reason) -> Option<String> {
     }
 }
 
-fn absence(title: &str, nodes: &BTreeSet<&Identity>) -> String {
-    if nodes.is_empty() {
-        return String::new();
+/// Who did not answer as was hoped, by kind.
+fn absences(report: &Report, page: &mut Page) {
+    let stats = &report.stats;
+    let mut asked: BTreeSet<&Identity> = BTreeSet::new();
+    if stats.gaps.contains(&Gap::Interrupted) {
+        asked.extend(report.replies.iter().map(|reply| &reply.node));
+        asked.extend(&stats.missing);
     }
-    let names: Vec<&str> = nodes.iter().map(|node| node.as_str()).collect();
-    format!(
-        "{BAD}{title}{BAD:#}\n\n{}\n",
-        columns(&names, INDENT.len(), WIDTH)
-    )
+    let kinds: [(&str, BTreeSet<&Identity>); 4] = [
+        ("Asked before the interruption:", asked),
+        ("No response from:", stats.silent().collect()),
+        (
+            "No response from, because not connected:",
+            stats.not_connected.iter().collect(),
+        ),
+        (
+            "Unexpected response from:",
+            stats.unexpected.iter().collect(),
+        ),
+    ];
+    for (title, nodes) in kinds.iter().filter(|(_, nodes)| !nodes.is_empty()) {
+        let names: Vec<&str> = nodes.iter().map(|node| node.as_str()).collect();
+        page.line(format_args!("{BAD}{title}{BAD:#}\n"));
+        page.add(columns(&names, INDENT.len(), WIDTH));
+        page.gap();
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Counts and times of a request for people who asked for details.
 
+use super::page::Page;
 use super::span::span;
 use crate::clock;
 use crate::report::RequestStats;
@@ -44,9 +45,10 @@ pub fn request_stats(stats: &RequestStats) -> String {
         ("Agent Time", span(stats.waiting)),
         ("Total Time", span(stats.discovering + stats.calling())),
     ];
-    let mut text = "---- request stats ----\n".to_owned();
+    let mut page = Page::default();
+    page.line("---- request stats ----");
     for (title, value) in rows {
-        text.push_str(&format!("{title:>24}: {value}\n"));
+        page.line(format_args!("{title:>24}: {value}"));
     }
-    text
+    page.text()
 }

@@ -11,7 +11,7 @@ use crate::report::{Gap, Report, RequestStats};
 
 const REQUEST: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
-fn answer(node: &str, code: u8, data: Value) -> Box<Answer> {
+fn answer(node: &str, code: u8, data: &Value) -> Box<Answer> {
     let reply = json!({
         "request": REQUEST, "sender": node, "agent": "rpcutil", "action": "get_fact", "statuscode": code,
         "statusmsg": "OK", "data": data, "time": 1_767_225_600_000_u64, "took": 7,
@@ -72,10 +72,10 @@ fn every_event_finds_its_place() {
     let report = gather(
         vec![
             published(),
-            Event::Reply(answer("a", 0, json!({"value": "de"}))),
-            Event::Reply(answer("b", 1, json!({"value": "uk"}))),
+            Event::Reply(answer("a", 0, &json!({"value": "de"}))),
+            Event::Reply(answer("b", 1, &json!({"value": "uk"}))),
             Event::Absent("c".parse().unwrap()),
-            Event::Unexpected(answer("d", 0, json!({"value": "fr"}))),
+            Event::Unexpected(answer("d", 0, &json!({"value": "fr"}))),
             Event::Disbelieved("signature"),
             Event::Disbelieved("signature"),
             finished(Some(Disturbance::SlowConsumer)),
@@ -107,7 +107,7 @@ fn every_event_finds_its_place() {
 #[test]
 fn an_interruption_keeps_what_came_and_names_the_rest() {
     let report = gather(
-        vec![published(), Event::Reply(answer("b", 0, json!({})))],
+        vec![published(), Event::Reply(answer("b", 0, &json!({})))],
         true,
     );
     assert_eq!(report.stats.missing, nodes(&["a", "c"]));
@@ -137,7 +137,7 @@ fn steps_tell_the_watcher_what_to_show() {
         RequestStats::default(),
     );
     assert!(matches!(gathering.take(published()), Ok(Step::Quiet)));
-    let step = gathering.take(Event::Reply(answer("a", 0, json!({}))));
+    let step = gathering.take(Event::Reply(answer("a", 0, &json!({}))));
     assert!(
         matches!(step, Ok(Step::Reply(reply)) if reply.node.as_str() == "a" && reply.took == 7)
     );

@@ -8,6 +8,7 @@ use muster_wire::status::Reason;
 use serde_json::json;
 
 use super::View;
+use crate::printer::{BAD, GOOD, STRONG, WARNING};
 use crate::render::fixtures::{plain, reply, report};
 use crate::render::{is_within_width, json};
 use crate::report::{Gap, Reply, Report};
@@ -143,7 +144,7 @@ fn nothing_of_a_node_reaches_the_terminal_unescaped() {
     let store = DdlStore::load(None).unwrap();
     let get_fact = store.get("rpcutil").unwrap().action("get_fact").unwrap();
     let values = json!({"value": format!("{evil}\n")});
-    report.summaries = summarize(get_fact, values.as_object().into_iter());
+    report.summaries = summarize(get_fact, values.as_object());
     let harmful = |c: char| crate::render::printable::is_harmful(c) && c != '\n';
     let text = draw_colourless(&report);
     assert!(!text.contains(harmful), "{text:?}");
@@ -166,7 +167,6 @@ fn draw_colourless(report: &Report) -> String {
         .map(|reply| view.block(reply))
         .collect::<String>()
         + &view.tail(report);
-    use crate::printer::{BAD, GOOD, STRONG, WARNING};
     [BAD, GOOD, STRONG, WARNING]
         .iter()
         .fold(text, |text, style| {
