@@ -1,0 +1,208 @@
+//! The floor: what N answers cost at least, on bare NATS connections.
+//!
+//! Every node has a connection of its own and one subscription. The signed floor is the cheapest honest one: keys are known
+//! beforehand on both sides, there is no token, no nonce, no replay check, no policy, no audit and no JSON.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_nats::{Client, ConnectOptions, Message, Subscriber};
+use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey, verify_batch};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use muster_tests::nats_server::NatsServer;
+use muster_wire::token::{KeyKind, KeyPair};
+
+use crate::measure::Contender;
+
+/// Bytes of a question, without its signature.
+const QUESTION: usize = 200;
+/// Bytes of an answer, without its signature.
+const ANSWER: usize = 300;
+/// Answers that the asker verifies together at most; the same as in our client.
+const BATCH: usize = 1024;
+/// Nodes that connect at the same time.
+pub(crate) const CONNECTING: usize = 64;
+/// A measurement that takes longer is a broken one.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+const PLAIN: &str = "ask.plain";
+const SIGNED: &str = "ask.signed";
+
+/// Bare connections, and one that asks.
+pub(crate) struct Floor {
+    asker: Client,
+    asker_key: SigningKey,
+    node_keys: Vec<VerifyingKey>,
+    answers: Subscriber,
+    reply_to: String,
+    _server: NatsServer,
+}
+
+impl Floor {
+    /// Starts a broker and connects everybody.
+    pub(crate) async fn connect(nodes: usize) -> Self {
+        let server = NatsServer::start("").await;
+        let asker = connect(&server, nodes).await;
+        let asker_key = key();
+        let keys: Vec<SigningKey> = (0..nodes).map(|_| key()).collect();
+        let node_keys = keys.iter().map(SigningKey::verifying_key).collect();
+        stream::iter(keys.into_iter().enumerate())
+            .for_each_concurrent(CONNECTING, |(number, key)| {
+                Node::start(&server, number, key, asker_key.verifying_key())
+            })
+            .await;
+        let reply_to = asker.new_inbox();
+        let answers = asker.subscribe(reply_to.clone()).await.unwrap();
+        asker.flush().await.unwrap();
+        Self {
+            asker,
+            asker_key,
+            node_keys,
+            answers,
+            reply_to,
+            _server: server,
+        }
+    }
+
+    /// The broker's version.
+    pub(crate) fn broker(&self) -> String {
+        self.asker.server_info().version
+    }
+
+    /// Asks everybody once.
+    pub(crate) async fn measure(&mut self, contender: Contender) -> Duration {
+        let asked = match contender {
+            Contender::Raw => self.ask_plain().left_future(),
+            _ => self.ask_signed().right_future(),
+        };
+        tokio::time::timeout(PATIENCE, asked)
+            .await
+            .unwrap_or_else(|_| panic!("not all nodes answered within {PATIENCE:?}"))
+    }
+
+    async fn ask_plain(&mut self) -> Duration {
+        let begun = Instant::now();
+        self.publish(PLAIN, vec![b'q'; QUESTION]).await;
+        for _ in 0..self.node_keys.len() {
+            let answer = self.answers.next().await.unwrap();
+            assert_eq!(answer.payload.len(), ANSWER);
+        }
+        begun.elapsed()
+    }
+
+    async fn ask_signed(&mut self) -> Duration {
+        let begun = Instant::now();
+        let question = sign(vec![b'q'; QUESTION], &self.asker_key);
+        self.publish(SIGNED, question).await;
+        let mut left = self.node_keys.len();
+        while left > 0 {
+            let mut batch = vec![self.answers.next().await.unwrap()];
+            while batch.len() < BATCH
+                && let Some(Some(answer)) = self.answers.next().now_or_never()
+            {
+                batch.push(answer);
+            }
+            self.verify(&batch);
+            left -= batch.len();
+        }
+        begun.elapsed()
+    }
+
+    async fn publish(&self, subject: &'static str, payload: Vec<u8>) {
+        let reply_to = self.reply_to.clone();
+        let published = self
+            .asker
+            .publish_with_reply(subject, reply_to, payload.into());
+        published.await.unwrap();
+    }
+
+    fn verify(&self, answers: &[Message]) {
+        let signed: Vec<(&[u8], Signature)> = answers
+            .iter()
+            .map(|answer| split(&answer.payload))
+            .collect();
+        let sender = |(body, _): &(&[u8], Signature)| {
+            let number = u64::from_be_bytes(*body.first_chunk().unwrap());
+            *self
+                .node_keys
+                .get(usize::try_from(number).unwrap())
+                .unwrap()
+        };
+        let keys: Vec<VerifyingKey> = signed.iter().map(sender).collect();
+        let (bodies, signatures): (Vec<&[u8]>, Vec<Signature>) = signed.into_iter().unzip();
+        verify_batch(&bodies, &signatures, &keys).unwrap();
+    }
+}
+
+/// One bare node.
+struct Node {
+    client: Client,
+    key: SigningKey,
+    asker: VerifyingKey,
+    answer: Vec<u8>,
+}
+
+impl Node {
+    async fn start(server: &NatsServer, number: usize, key: SigningKey, asker: VerifyingKey) {
+        let client = connect(server, 1).await;
+        let mut questions = client.subscribe("ask.*").await.unwrap();
+        // A round trip: afterwards the broker knows the subscription.
+        let probe = client.new_inbox();
+        let mut echo = client.subscribe(probe.clone()).await.unwrap();
+        client.publish(probe, "".into()).await.unwrap();
+        echo.next().await.unwrap();
+        drop(echo);
+        let mut answer = u64::try_from(number).unwrap().to_be_bytes().to_vec();
+        answer.resize(ANSWER, b'a');
+        let node = Arc::new(Self {
+            client,
+            key,
+            asker,
+            answer,
+        });
+        tokio::spawn(async move {
+            while let Some(question) = questions.next().await {
+                node.answer(question).await;
+            }
+        });
+    }
+
+    async fn answer(&self, question: Message) {
+        let answer = if question.subject.as_str() == SIGNED {
+            let (body, signature) = split(&question.payload);
+            self.asker.verify_strict(body, &signature).unwrap();
+            sign(self.answer.clone(), &self.key)
+        } else {
+            self.answer.clone()
+        };
+        let reply_to = question.reply.unwrap();
+        self.client.publish(reply_to, answer.into()).await.unwrap();
+    }
+}
+
+async fn connect(server: &NatsServer, answers: usize) -> Client {
+    ConnectOptions::new()
+        .subscription_capacity(answers.max(1024) * 2)
+        .connect(server.url())
+        .await
+        .unwrap()
+}
+
+fn key() -> SigningKey {
+    let seed = KeyPair::generate(KeyKind::User)
+        .unwrap()
+        .sign(b"seed of a key that only a measurement uses");
+    SigningKey::from_bytes(seed.to_bytes().first_chunk().unwrap())
+}
+
+/// The body, and its signature behind it.
+fn sign(mut body: Vec<u8>, key: &SigningKey) -> Vec<u8> {
+    let signature = key.sign(&body).to_bytes();
+    body.extend_from_slice(&signature);
+    body
+}
+
+fn split(signed: &[u8]) -> (&[u8], Signature) {
+    let (body, signature) = signed.split_last_chunk().unwrap();
+    (body, Signature::from_bytes(signature))
+}

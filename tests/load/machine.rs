@@ -1,0 +1,89 @@
+//! On what it was measured: figures without a machine mean nothing.
+
+use serde::Serialize;
+
+/// The machine and its tools.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    /// The processor's name.
+    processor: String,
+    /// Cores that this process may use.
+    cores: usize,
+    /// Memory in GiB.
+    memory_gib: u64,
+    /// The kernel's release.
+    kernel: String,
+    /// The compiler; the one in the path.
+    rustc: String,
+    /// Processes that wanted to run in the minute before: what else the machine did.
+    load: f64,
+}
+
+impl Machine {
+    /// This one.
+    pub(crate) fn here() -> Self {
+        let cpuinfo = read("/proc/cpuinfo");
+        let kibibytes = field(&read("/proc/meminfo"), "MemTotal")
+            .split_whitespace()
+            .next()
+            .and_then(|number| number.parse::<u64>().ok())
+            .unwrap_or_default();
+        Self {
+            processor: field(&cpuinfo, "model name"),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_gib: (kibibytes + 512 * 1024) / (1024 * 1024),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            rustc: rustc(),
+            load: read("/proc/loadavg")
+                .split_whitespace()
+                .next()
+                .and_then(|number| number.parse().ok())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// One line for people.
+    pub(crate) fn line(&self, broker: &str) -> String {
+        let Self {
+            processor,
+            cores,
+            memory_gib,
+            kernel,
+            rustc,
+            load,
+        } = self;
+        format!(
+            "{processor}, {cores} cores, {memory_gib} GiB, Linux {kernel}; nats-server {broker}, {rustc}; load before: {load}"
+        )
+    }
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The value behind the first `name :` of a file of such lines.
+fn field(text: &str, name: &str) -> String {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .map_or_else(
+            || "unknown".to_owned(),
+            |(_, value)| value.trim().to_owned(),
+        )
+}
+
+#[expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "asks the compiler for its version"
+)]
+fn rustc() -> String {
+    let output = std::process::Command::new("rustc")
+        .arg("--version")
+        .output();
+    output.map_or_else(
+        |_| "unknown compiler".to_owned(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+    )
+}
