@@ -112,7 +112,7 @@ impl Worker {
             tokio::select! {
                 biased;
                 message = requests.next() => match message {
-                    Some(message) => self.take(message),
+                    Some(message) => self.take(&message),
                     None => return,
                 },
                 () = stop.cancelled() => break,
@@ -128,14 +128,14 @@ impl Worker {
         }
         let the_rest = async {
             while let Some(message) = requests.next().await {
-                self.take(message);
+                self.take(&message);
             }
         };
         // The broker ends the subscription at once, unless it is lost in this moment.
         let _ = tokio::time::timeout(Duration::from_secs(2), the_rest).await;
     }
 
-    fn take(&self, message: Message) {
+    fn take(&self, message: &Message) {
         let incoming = Incoming {
             subject: message.subject().to_owned(),
             reply_to: message.reply_to().map(str::to_owned),

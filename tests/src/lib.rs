@@ -3,6 +3,7 @@
 //! Everything lives on free loopback ports and in directories of its own, and ends with its owner.
 
 #![expect(
+    clippy::expect_used,
     clippy::unwrap_used,
     clippy::missing_panics_doc,
     reason = "a harness fails loudly"

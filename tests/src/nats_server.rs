@@ -120,14 +120,16 @@ fn tracing_log(log: &str) {
 fn read_port(ports: &Path) -> Option<u16> {
     let text = std::fs::read_to_string(ports).ok()?;
     let ports: serde_json::Value = serde_json::from_str(&text).ok()?;
-    ports["nats"][0].as_str()?.rsplit(':').next()?.parse().ok()
+    ports
+        .pointer("/nats/0")?
+        .as_str()?
+        .rsplit(':')
+        .next()?
+        .parse()
+        .ok()
 }
 
-#[expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "the harness starts the broker"
-)]
+#[expect(clippy::disallowed_types, reason = "the harness starts the broker")]
 fn spawn(file: &Path) -> Child {
     std::process::Command::new(binary())
         .arg("-c")
@@ -136,27 +138,20 @@ fn spawn(file: &Path) -> Child {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap_or_else(|error| {
-            let binary = binary();
-            std::panic::panic_any(format!(
-                "cannot start {}: {error}; run `make tools`, or set NATS_SERVER",
-                binary.display()
-            ))
-        })
+        .expect("nats-server can be started; run `make tools`, or set NATS_SERVER")
 }
 
 /// `$NATS_SERVER`, the one that `make tools` fetched, or the one in the path.
 pub fn binary() -> PathBuf {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/nats-server");
-    std::env::var_os("NATS_SERVER")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| {
-            if fetched.exists() {
-                fetched
-            } else {
-                PathBuf::from("nats-server")
-            }
-        })
+    let fallback = || {
+        if fetched.exists() {
+            fetched
+        } else {
+            PathBuf::from("nats-server")
+        }
+    };
+    std::env::var_os("NATS_SERVER").map_or_else(fallback, PathBuf::from)
 }
 
 /// How long something on loopback may take before a test gives up on it.
