@@ -123,16 +123,19 @@ impl Worker {
 
     /// Nothing more is asked for; what the broker has sent already is still ours to answer.
     async fn take_the_rest(&self, mut requests: Subscription) {
-        if !self.bus.is_connected() || requests.drain().await.is_err() {
+        if requests.drain().await.is_err() {
             return;
         }
-        let the_rest = async {
-            while let Some(message) = requests.next().await {
-                self.take(&message);
+        loop {
+            tokio::select! {
+                biased;
+                message = requests.next() => match message {
+                    Some(message) => self.take(&message),
+                    None => return,
+                },
+                () = self.bus.lost() => return,
             }
-        };
-        // The broker ends the subscription at once, unless it is lost in this moment.
-        let _ = tokio::time::timeout(Duration::from_secs(2), the_rest).await;
+        }
     }
 
     fn take(&self, message: &Message) {

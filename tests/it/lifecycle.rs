@@ -95,10 +95,20 @@ async fn confirmed_subscriptions_are_never_overtaken() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_without_its_broker_stops_at_once() {
-    let World { organisation: _organisation, server, node, caller: _caller } = World::new(|_| {}).await;
+    let World {
+        organisation: _organisation,
+        server,
+        node,
+        caller: _caller,
+    } = World::new(|_| {}).await;
     let core = Arc::clone(&node.core);
     drop(server);
     let begun = Instant::now();
     node.stopped().await;
-    assert!(begun.elapsed() < Duration::from_secs(5), "{} took {:?}", core.identity(), begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{} took {:?}",
+        core.identity(),
+        begun.elapsed()
+    );
 }

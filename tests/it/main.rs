@@ -8,6 +8,7 @@
 )]
 
 mod architecture;
+mod demo;
 mod ask;
 mod lifecycle;
 mod misbehaving;

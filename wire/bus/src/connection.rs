@@ -193,27 +193,38 @@ impl Bus {
         self.journal.since(mark)
     }
 
+    /// Returns when there is no connection.
+    pub async fn lost(&self) {
+        let mut events = self.events();
+        while self.is_connected() {
+            match events.recv().await {
+                Ok(Event::Disconnected | Event::Closed)
+                | Err(broadcast::error::RecvError::Closed) => return,
+                _ => {}
+            }
+        }
+    }
+
     /// Leaves: sends what is waiting, then closes. Subscriptions must have been drained and their work finished before, because
-    /// nothing that is published after this goes out.
+    /// nothing that is published after this goes out. Without a broker there is nobody to say goodbye to.
     pub async fn close(&self) -> Result<(), BusError> {
         let mut events = self.events();
-        self.confirm().await?;
-        self.client
-            .drain()
-            .await
-            .map_err(|error| BusError::Closed(error.to_string()))?;
-        let closed = async {
+        let goodbye = async {
+            self.confirm().await?;
+            self.client.drain().await.map_err(|error| BusError::Closed(error.to_string()))?;
             loop {
                 match events.recv().await {
-                    Ok(Event::Closed) | Err(broadcast::error::RecvError::Closed) => return,
+                    Ok(Event::Closed) | Err(broadcast::error::RecvError::Closed) => return Ok(()),
                     _ => {}
                 }
             }
         };
-        timeout(PATIENCE, closed).await.map_err(|_| BusError::Slow {
-            what: "close",
-            within: PATIENCE,
-        })
+        tokio::select! {
+            ended = timeout(PATIENCE, goodbye) => {
+                ended.map_err(|_| BusError::Slow { what: "close", within: PATIENCE })?
+            }
+            () = self.lost() => Ok(()),
+        }
     }
 
     fn check_size(&self, payload: &Bytes) -> Result<(), BusError> {

@@ -20,7 +20,22 @@ const AGENTS: [&str; 2] = ["puppetral", "rpcutil"];
 #[derive(Debug, Serialize)]
 struct Extra {
     paths: Paths,
+    plugins: Plugins,
 }
+
+#[derive(Debug, Serialize)]
+struct Plugins {
+    puppetral: Puppetral,
+}
+
+/// A scratch root may have every type tried on it, `exec` too; a real node refuses that one unless it is told otherwise.
+#[derive(Debug, Serialize)]
+struct Puppetral {
+    deny_types: [&'static str; 0],
+}
+
+const EXTRA: Extra =
+    Extra { paths: PATHS, plugins: Plugins { puppetral: Puppetral { deny_types: [] } } };
 
 #[derive(Debug, Serialize)]
 struct Paths {
@@ -98,7 +113,7 @@ pub fn make(
         directory,
         &issued.creds,
         &member.name,
-        Extra { paths: PATHS },
+        EXTRA,
     )?;
     for below in [PATHS.state, PATHS.facts_d, PATHS.policies, PATHS.ddls] {
         files::private_directory(&directory.join(below))?;
