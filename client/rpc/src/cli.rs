@@ -5,6 +5,8 @@ pub mod demo;
 pub mod facts;
 pub mod filters;
 pub mod find;
+#[cfg(test)]
+mod help;
 pub mod inventory;
 pub mod org;
 pub mod ping;
@@ -33,10 +35,10 @@ Environment:
   NO_COLOR    no colours
 
 Examples:
-  rpc find -W \"country=uk apache\"    who would be asked
-  rpc puppetral do type=user name=rip  ask all nodes that have the agent
-  rpc demo up                        a broker and five nodes to play with
-  rpc org init /srv/acme --name acme an organisation with its keys";
+  rpc find -W \"country=uk apache\"      who would be asked
+  rpc puppetral do type=user name=rip  asks all nodes that have the agent
+  rpc demo up                          a broker and five nodes to play with
+  rpc org init /srv/acme --name acme   an organisation with its keys";
 
 /// Asks a fleet, and looks after the organisation it belongs to.
 #[derive(Debug, Parser)]
@@ -44,7 +46,7 @@ Examples:
 #[command(
     subcommand_required = true,
     arg_required_else_help = true,
-    max_term_width = 100
+    max_term_width = 80
 )]
 pub struct Cli {
     /// Options of every command.

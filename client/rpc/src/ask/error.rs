@@ -13,7 +13,7 @@ use crate::exit::Exit;
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// A filter that cannot be read.
-    #[error("{flag} expects {} at column {}\n\n  {}\n  {}", .source.expected(), .source.column(), shown(.source), caret(.source))]
+    #[error("{flag}: {source}\n\n  {}\n  {}", shown(source), caret(source))]
     Filter {
         /// The flag.
         flag: &'static str,

@@ -109,7 +109,7 @@ impl Fleet {
             discovered = self.client.discover_watching(filter, |_| { count += 1; waiting.count(count); }) => discovered?,
             () = interrupt.came() => return Err(AskError::Interrupted),
         };
-        progress.discovered(&waiting, discovered.nodes.len());
+        progress.discovered(waiting, discovered.nodes.len());
         let gaps = discovered
             .incomplete
             .then_some(Gap::Discovery)

@@ -121,7 +121,9 @@ impl<'a> Gathering<'a> {
         stats.publishing = finished.publishing;
         stats.waiting = finished.waiting;
         stats.gaps.extend(finished.incomplete.map(Gap::from));
-        self.published = None;
+        if self.awaited.is_empty() {
+            self.published = None;
+        }
     }
 
     /// The user does not want to wait any longer.
@@ -133,6 +135,7 @@ impl<'a> Gathering<'a> {
     pub(super) fn report(mut self) -> Report {
         let stats = &mut self.report.stats;
         stats.missing.append(&mut self.awaited);
+        // Whoever is missing was waited for until now, not only until the last answer.
         if let Some(published) = self.published {
             stats.waiting = published.elapsed();
         }

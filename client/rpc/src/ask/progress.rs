@@ -7,6 +7,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::printer::{Printer, Talk};
 
+const DISCOVERING: &str = "Discovering nodes using the broadcast method ....";
+
 /// Whether waiting is shown, and to whom it is told instead.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a> {
@@ -37,15 +39,16 @@ impl<'a> Progress<'a> {
         waiting
     }
 
-    /// So many nodes were found. The line stays on a terminal; elsewhere it is told to who wants details.
-    pub fn discovered(&self, waiting: &Waiting, count: usize) {
-        waiting.0.set_message(count.to_string());
-        if waiting.0.is_hidden() {
-            self.printer.detail(format_args!(
-                "Discovering nodes using the broadcast method .... {count}"
-            ));
+    /// So many nodes were found: said at a terminal, elsewhere only to who wants details.
+    pub fn discovered(&self, waiting: Waiting, count: usize) {
+        let shown = !waiting.0.is_hidden();
+        waiting.over();
+        let line = format_args!("{DISCOVERING} {count}");
+        if shown {
+            self.printer.say(format_args!("{line}\n"));
+        } else {
+            self.printer.detail(line);
         }
-        waiting.0.abandon();
     }
 
     /// Answers of so many nodes are awaited.

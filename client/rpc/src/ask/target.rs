@@ -88,12 +88,12 @@ mod tests {
     #[test]
     fn a_fault_is_pointed_at() {
         let error = Target::read(&words("environment=development =x")).unwrap_err();
-        insta::assert_snapshot!(error.to_string(), @r"
-        --with expects the name of a fact at column 25
+        insta::assert_snapshot!(error.to_string(), @r#"
+        --with: cannot use filter "environment=development =x": expected the name of a fact at column 25
 
           environment=development =x
                                   ^
-        ");
+        "#);
         assert_eq!(error.exit(), Exit::Usage);
         assert_eq!(error.hints().len(), 1);
     }

@@ -39,8 +39,10 @@ pub async fn run(args: Find, cx: Context<'_>) -> Result<Exit, Error> {
             .warn(format_args!("incomplete: {}", Gap::Discovery.sentence()));
     }
     if nodes.is_empty() {
-        cx.printer
-            .say(format_args!("found no {}", target.filter.explain()));
+        cx.printer.say(format_args!(
+            "nobody answers; looked for {}",
+            target.filter.explain()
+        ));
         return Ok(Exit::Local);
     }
     Ok(Exit::Passed)

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_wire::identity::Identity;
+
 use super::context::Context;
 use crate::ask::{Fleet, Found, Plan, Progress, Question, Schemas, Target, Words};
 use crate::cli::inventory;
@@ -10,6 +12,7 @@ use crate::clock;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::inventory::{Document, Inventory};
+use crate::render::printable::line;
 use crate::report::{Report, RequestStats};
 
 /// Runs the command. The node is asked both questions at once.
@@ -35,8 +38,7 @@ pub async fn run(args: inventory::Inventory, cx: Context<'_>) -> Result<Exit, Er
     } else if inventory.stats.responses() + statistics.stats.responses() > 0 {
         cx.printer.text(page.text())?;
     }
-    complain(&args, &inventory, cx);
-    complain(&args, &statistics, cx);
+    complain(&args.node, &[&inventory, &statistics], cx);
     Ok(inventory.stats.exit().max(statistics.stats.exit()))
 }
 
@@ -70,26 +72,25 @@ async fn ask(
         .await
 }
 
-/// Says what the page cannot show.
-fn complain(args: &inventory::Inventory, report: &Report, cx: Context<'_>) {
-    let Report { agent, action, .. } = report;
-    if report.stats.not_connected.contains(&args.node) {
-        cx.printer.error(format_args!(
-            "{} is not connected: no answer to `{agent} {action}`",
-            args.node
-        ));
-    } else if report.stats.missing.contains(&args.node) {
-        cx.printer.error(format_args!(
-            "{} does not answer to `{agent} {action}`",
-            args.node
-        ));
+/// Says what the page cannot show; the same only once.
+fn complain(node: &Identity, reports: &[&Report], cx: Context<'_>) {
+    let mut said = BTreeSet::new();
+    for report in reports {
+        let stats = &report.stats;
+        if stats.not_connected.contains(node) {
+            said.insert(format!("{node} is not connected"));
+        } else if stats.missing.contains(node) {
+            said.insert(format!("{node} does not answer"));
+        }
+        for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
+            let (action, message) = (&report.action, line(&reply.message));
+            said.insert(format!("{node} answers to `rpcutil {action}`: {message}"));
+        }
     }
-    for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
-        let message = crate::render::printable::line(&reply.message);
-        cx.printer.error(format_args!(
-            "{} answers to `{agent} {action}`: {message}",
-            args.node
-        ));
+    for complaint in said {
+        cx.printer.error(complaint);
     }
-    cx.warn_of_gaps(report);
+    for report in reports {
+        cx.warn_of_gaps(report);
+    }
 }

@@ -82,9 +82,11 @@ pub fn hung(lead: &str, lines: Vec<String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
 
     use super::{compact, lines};
+    use crate::render::printable::is_harmful;
 
     #[test]
     fn scalars_are_as_they_are() {
@@ -139,6 +141,30 @@ tags: a, b";
         assert_eq!(lines(&json!({"a\nb": 1}), 60), ["a\\nb: 1"]);
         assert_eq!(compact(&json!({"a": "\u{1b}"})), r#"{"a":"\u001b"}"#);
         assert_eq!(compact(&json!(["\u{9b}"])), r#"["\u{9b}"]"#);
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_has_lines_that_are_safe_to_print(value in values(), width in 0_usize..100) {
+            let lines = lines(&value, width);
+            prop_assert!(!lines.is_empty());
+            let harmless = |line: &String| !line.contains(|c| is_harmful(c) && c != '\t');
+            prop_assert!(lines.iter().all(harmless), "{lines:?}");
+            prop_assert!(!compact(&value).contains(is_harmful));
+        }
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let text = any::<String>().prop_map(Value::from);
+        let leaf = prop_oneof![text, any::<i64>().prop_map(Value::from), Just(Value::Null)];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            let array = prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from);
+            let object = prop::collection::btree_map(any::<String>(), inner, 0..4);
+            prop_oneof![
+                array,
+                object.prop_map(|entries| entries.into_iter().collect())
+            ]
+        })
     }
 
     #[test]

@@ -23,7 +23,11 @@ fn answer(node: &str, code: u8, data: &Value) -> Box<Answer> {
 }
 
 fn finished(incomplete: Option<Disturbance>) -> Event {
-    Event::Finished(Box::new(Stats {
+    Event::Finished(Box::new(stats(incomplete)))
+}
+
+fn stats(incomplete: Option<Disturbance>) -> Stats {
+    Stats {
         request: REQUEST.parse().unwrap(),
         expected: Some(3),
         ok: 0,
@@ -35,7 +39,7 @@ fn finished(incomplete: Option<Disturbance>) -> Event {
         incomplete,
         publishing: Duration::from_millis(1),
         waiting: Duration::from_millis(30),
-    }))
+    }
 }
 
 fn published() -> Event {
@@ -102,6 +106,17 @@ fn every_event_finds_its_place() {
     // Only what succeeded and was asked is summarised.
     assert_eq!(report.summaries[0].to_json(), json!({"de": 1}));
     assert_eq!(stats.exit(), Exit::SomeFailed);
+}
+
+#[test]
+fn whoever_is_missing_was_waited_for_until_the_end() {
+    let late = Stats {
+        waiting: Duration::ZERO,
+        ..stats(None)
+    };
+    let report = gather(vec![published(), Event::Finished(Box::new(late))], false);
+    assert_eq!(report.stats.missing.len(), 3);
+    assert!(report.stats.waiting > Duration::ZERO);
 }
 
 #[test]

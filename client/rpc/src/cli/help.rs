@@ -1,0 +1,37 @@
+//! The help pages of the commands that ask the fleet, as goldens: what people learn from may change, but never by accident.
+
+use clap::CommandFactory as _;
+
+use super::Cli;
+use crate::render::{WIDTH, is_within_width};
+
+fn page(path: &[&str]) -> String {
+    let mut command = Cli::command().term_width(WIDTH);
+    command.build();
+    let found = path.iter().fold(&mut command, |command, name| {
+        command.find_subcommand_mut(name).unwrap()
+    });
+    let page = found.render_help().to_string();
+    page.lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect::<Vec<_>>()
+        .concat()
+}
+
+#[test]
+fn pages() {
+    for path in [
+        vec![],
+        vec!["ping"],
+        vec!["find"],
+        vec!["facts"],
+        vec!["inventory"],
+        vec!["do"],
+        vec!["plugin", "list"],
+        vec!["plugin", "doc"],
+    ] {
+        let page = page(&path);
+        assert!(is_within_width(&page), "{page}");
+        insta::assert_snapshot!(format!("help_{}", path.join("_")), page);
+    }
+}
