@@ -120,7 +120,7 @@ pub enum Command {
     /// Show all about one node
     #[command(after_help = inventory::AFTER)]
     Inventory(inventory::Inventory),
-    /// Ask an agent's action of all nodes that match; also `rpc AGENT ACTION`
+    /// Ask an action of all nodes that match; also `rpc AGENT ACTION`
     #[command(override_usage = request::USAGE, after_help = request::AFTER)]
     Do(request::Request),
     /// List agents, and tell what they can do

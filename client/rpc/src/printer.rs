@@ -3,7 +3,7 @@
 //! Colour goes where a terminal is, unless `NO_COLOR` or `--color` says otherwise; without it everything stays legible.
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
 use anstream::{AutoStream, ColorChoice};
@@ -47,7 +47,6 @@ pub enum Talk {
 /// Writes lines for people and data for programs.
 pub struct Printer {
     talk: Talk,
-    terminal: bool,
     data: Mutex<Box<dyn Write + Send>>,
     talking: Mutex<Box<dyn Write + Send>>,
 }
@@ -67,24 +66,13 @@ impl Printer {
             AutoStream::new(io::stdout(), color),
             AutoStream::new(io::stderr(), color),
         );
-        Self::new(
-            talk,
-            io::stdout().is_terminal(),
-            Box::new(data),
-            Box::new(talking),
-        )
+        Self::new(talk, Box::new(data), Box::new(talking))
     }
 
     /// A printer on any two writers.
-    pub fn new(
-        talk: Talk,
-        terminal: bool,
-        data: Box<dyn Write + Send>,
-        talking: Box<dyn Write + Send>,
-    ) -> Self {
+    pub fn new(talk: Talk, data: Box<dyn Write + Send>, talking: Box<dyn Write + Send>) -> Self {
         Self {
             talk,
-            terminal,
             data: Mutex::new(data),
             talking: Mutex::new(talking),
         }
@@ -93,11 +81,6 @@ impl Printer {
     /// How much talk there is.
     pub fn talk(&self) -> Talk {
         self.talk
-    }
-
-    /// Whether data go to a terminal, and so to a person.
-    pub fn is_terminal(&self) -> bool {
-        self.terminal
     }
 
     /// One line of data.
@@ -195,12 +178,7 @@ pub(crate) mod testing {
     /// A printer, its data and its talk.
     pub(crate) fn printer(talk: Talk) -> (Printer, Paper, Paper) {
         let (data, talking) = (Paper::default(), Paper::default());
-        let printer = Printer::new(
-            talk,
-            false,
-            Box::new(data.clone()),
-            Box::new(talking.clone()),
-        );
+        let printer = Printer::new(talk, Box::new(data.clone()), Box::new(talking.clone()));
         (printer, data, talking)
     }
 }
