@@ -4,11 +4,13 @@
 
 mod average;
 mod boolean_summary;
+mod chart;
 mod format;
 mod sum;
 mod summary;
 mod tally;
 
+pub use chart::Distribution;
 use serde_json::{Map, Number, Value};
 
 use crate::schema::{Action, Aggregate};
@@ -25,15 +27,18 @@ pub enum Function {
     Sum,
     /// How often true and false occur, under labels.
     BooleanSummary,
+    /// How numbers are spread, as a row of bars.
+    Chart,
 }
 
 impl Function {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Summary,
         Self::Average,
         Self::Sum,
         Self::BooleanSummary,
+        Self::Chart,
     ];
 
     /// The function that a DDL calls `name`.
@@ -50,6 +55,7 @@ impl Function {
             Self::Average => "average",
             Self::Sum => "sum",
             Self::BooleanSummary => "boolean_summary",
+            Self::Chart => "chart",
         }
     }
 }
@@ -123,6 +129,7 @@ fn fold(aggregate: &Aggregate) -> Box<dyn Fold> {
         Function::Average => Box::<average::Average>::default(),
         Function::Sum => Box::<sum::Sum>::default(),
         Function::BooleanSummary => Box::new(boolean_summary::BooleanSummary::new(aggregate)),
+        Function::Chart => Box::<chart::Chart>::default(),
     }
 }
 
@@ -173,6 +180,8 @@ pub enum SummaryResult {
         /// How many values did not, because they are not numbers.
         skipped: u64,
     },
+    /// How numbers are spread.
+    Spread(Distribution),
 }
 
 impl Summary {
@@ -184,6 +193,7 @@ impl Summary {
                 .map(|(label, count)| (label.clone(), Value::from(*count)))
                 .collect(),
             SummaryResult::Number { value, .. } => value.clone().map_or(Value::Null, Value::Number),
+            SummaryResult::Spread(distribution) => distribution.to_json(),
         }
     }
 
@@ -203,6 +213,7 @@ impl Summary {
                 rows.iter().map(line).collect()
             }
             SummaryResult::Number { value: None, .. } => Vec::new(),
+            SummaryResult::Spread(distribution) => distribution.line().into_iter().collect(),
             SummaryResult::Number {
                 value: Some(number),
                 ..

@@ -1,0 +1,152 @@
+//! `chart`: how numbers are spread, as a row of bars from the least to the greatest.
+
+use serde_json::{Map, Value};
+
+use super::{Fold, SummaryResult};
+
+/// How many bars there are at the most.
+const BARS: usize = 20;
+
+/// The heights of a bar.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The numbers of all replies: 8 bytes a node.
+#[derive(Default)]
+pub(super) struct Chart {
+    numbers: Vec<f64>,
+    skipped: u64,
+}
+
+/// A distribution: how many numbers fall into each of equally wide ranges.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Distribution {
+    /// The least number.
+    pub least: f64,
+    /// The greatest number.
+    pub greatest: f64,
+    /// How many numbers are in each range, from least to greatest; one range when all are equal.
+    pub counts: Vec<u64>,
+    /// How many values were not numbers.
+    pub skipped: u64,
+}
+
+impl Fold for Chart {
+    fn add(&mut self, value: &Value) {
+        match value.as_f64() {
+            Some(number) => self.numbers.push(number),
+            None => self.skipped = self.skipped.saturating_add(1),
+        }
+    }
+
+    fn finish(&self) -> SummaryResult {
+        let least = self.numbers.iter().copied().fold(f64::INFINITY, f64::min);
+        let greatest = self
+            .numbers
+            .iter()
+            .copied()
+            .fold(f64::NEG_INFINITY, f64::max);
+        let mut counts = vec![
+            0;
+            if least < greatest {
+                BARS
+            } else {
+                self.numbers.len().min(1)
+            }
+        ];
+        for number in &self.numbers {
+            if let Some(count) = counts.get_mut(range(*number, least, greatest)) {
+                *count += 1;
+            }
+        }
+        SummaryResult::Spread(Distribution {
+            least,
+            greatest,
+            counts,
+            skipped: self.skipped,
+        })
+    }
+}
+
+/// The range that a number is in; halves first, because the width of all may be beyond a float.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a share between 0 and 1 of a small number of bars"
+)]
+fn range(number: f64, least: f64, greatest: f64) -> usize {
+    let share = (number / 2.0 - least / 2.0) / (greatest / 2.0 - least / 2.0);
+    if share.is_finite() {
+        ((share * BARS as f64) as usize).min(BARS - 1)
+    } else {
+        0
+    }
+}
+
+impl Distribution {
+    /// The bars, with the numbers at their ends; nothing without numbers.
+    pub fn line(&self) -> Option<String> {
+        let most = self.counts.iter().copied().max()?;
+        let bar = |count: &u64| {
+            let top = HEIGHTS.len() as u64 - 1;
+            let height = usize::try_from((count * top).div_ceil(most)).unwrap_or_default();
+            HEIGHTS.get(height).copied().unwrap_or(' ')
+        };
+        let bars: String = self.counts.iter().map(bar).collect();
+        Some(format!("{} {bars} {}", self.least, self.greatest))
+    }
+
+    /// `{"min": .., "max": .., "counts": [..]}`, or null without numbers.
+    pub fn to_json(&self) -> Value {
+        if self.counts.is_empty() {
+            return Value::Null;
+        }
+        Value::Object(Map::from_iter([
+            ("min".to_owned(), Value::from(self.least)),
+            ("max".to_owned(), Value::from(self.greatest)),
+            ("counts".to_owned(), Value::from(self.counts.clone())),
+        ]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn spread(values: &[Value]) -> Distribution {
+        let mut chart = Chart::default();
+        for value in values {
+            chart.add(value);
+        }
+        match chart.finish() {
+            SummaryResult::Spread(distribution) => distribution,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn bars_run_from_the_least_to_the_greatest() {
+        let values: Vec<Value> = [0, 0, 0, 0, 10, 20].iter().map(|n| json!(n)).collect();
+        assert_eq!(spread(&values).line().unwrap(), "0 █▁▁▁▁▁▁▁▁▁▃▁▁▁▁▁▁▁▁▃ 20");
+        assert_eq!(spread(&[json!(7), json!(7)]).line().unwrap(), "7 █ 7");
+    }
+
+    #[test]
+    fn what_is_no_number_is_counted_and_nothing_is_no_chart() {
+        let distribution = spread(&[json!("x")]);
+        assert_eq!((distribution.skipped, distribution.line()), (1, None));
+        assert_eq!(distribution.to_json(), Value::Null);
+    }
+
+    proptest! {
+        #[test]
+        fn every_number_is_in_one_bar(numbers in prop::collection::vec(-f64::MAX..f64::MAX, 1..50)) {
+            let values: Vec<Value> = numbers.iter().map(|n| json!(n)).collect();
+            let distribution = spread(&values);
+            prop_assert_eq!(distribution.counts.iter().sum::<u64>(), numbers.len() as u64);
+        }
+    }
+}
