@@ -15,8 +15,9 @@ use crate::report::Report;
 pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
     let target = Target::read(&args.filters)?;
     let words = Words::read(&args.agent, &args.words)?;
-    let settings = cx.settings()?;
-    let mut schemas = Schemas::load(Some(&settings))?;
+    // A wrong command line is told before a missing configuration.
+    let settings = cx.settings_if_any()?;
+    let mut schemas = Schemas::load(settings.as_ref())?;
     if args.bare {
         schemas.commands = Cli::commands();
     }
@@ -25,6 +26,7 @@ pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
     let inputs = read_secrets(action, words.inputs).await?;
     let plan = Plan::new(ddl, action, &inputs)?;
 
+    let settings = settings.map_or_else(|| cx.settings(), Ok)?;
     let fleet = Fleet::connect(&settings, &target).await?;
     let progress = Progress::new(cx.printer, !args.json && !args.no_progress);
     let found = fleet.discover(&target.filter, &progress).await?;

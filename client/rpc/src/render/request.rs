@@ -70,6 +70,7 @@ impl View<'_> {
             .filter(|(name, _)| self.action.output(name).is_none());
         let rows = declared
             .chain(others)
+            .filter(|(_, value)| self.verbose || !is_empty_list(value))
             .map(|(title, value)| (line(title), self.shortened(value)));
         table(&rows.collect::<Vec<_>>())
     }
@@ -105,6 +106,12 @@ impl View<'_> {
         page.add(balance(report));
         page.text()
     }
+}
+
+/// A list without entries tells a person nothing.
+fn is_empty_list(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
+        || value.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
 /// The last line.

@@ -34,8 +34,12 @@ struct Puppetral {
     deny_types: [&'static str; 0],
 }
 
-const EXTRA: Extra =
-    Extra { paths: PATHS, plugins: Plugins { puppetral: Puppetral { deny_types: [] } } };
+const EXTRA: Extra = Extra {
+    paths: PATHS,
+    plugins: Plugins {
+        puppetral: Puppetral { deny_types: [] },
+    },
+};
 
 #[derive(Debug, Serialize)]
 struct Paths {
@@ -109,12 +113,7 @@ pub fn make(
         out: None,
     };
     let issued = organisation.issue(lock, &order, now)?;
-    organisation.bundle_node(
-        directory,
-        &issued.creds,
-        &member.name,
-        EXTRA,
-    )?;
+    organisation.bundle_node(directory, &issued.creds, &member.name, EXTRA)?;
     for below in [PATHS.state, PATHS.facts_d, PATHS.policies, PATHS.ddls] {
         files::private_directory(&directory.join(below))?;
     }
