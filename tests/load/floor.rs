@@ -23,7 +23,7 @@ const BATCH: usize = 1024;
 /// Nodes that connect at the same time.
 pub(crate) const CONNECTING: usize = 64;
 /// A measurement that takes longer is a broken one.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 const PLAIN: &str = "ask.plain";
 const SIGNED: &str = "ask.signed";

@@ -15,6 +15,11 @@
     clippy::panic,
     reason = "a measurement that fails is none"
 )]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "figures go to stdout, talk to stderr"
+)]
 
 mod fleet;
 mod floor;
@@ -76,8 +81,7 @@ struct Bench {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if cfg!(debug_assertions) {
-        let _ = writeln!(
-            std::io::stderr(),
+        eprintln!(
             "load: this is a debug build, and its figures would mean nothing; use cargo run --release -p muster-tests --bin load"
         );
         return ExitCode::from(1);
@@ -101,7 +105,7 @@ fn run(bench: &Bench, files: u64) {
         );
         report.add(measure::compare(nodes, bench.rounds));
     }
-    write!(std::io::stdout(), "{}", report.text()).unwrap();
+    print!("{}", report.text());
     if let Some(path) = &bench.json {
         std::fs::write(path, serde_json::to_vec_pretty(&report).unwrap()).unwrap();
     }

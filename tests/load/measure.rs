@@ -1,6 +1,5 @@
 //! What is measured, in which order, and what becomes of the samples.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -104,12 +103,12 @@ pub(crate) struct Comparison {
 
 /// Starts both sides, and lets the contenders take turns.
 pub(crate) fn compare(nodes: usize, rounds: usize) -> Comparison {
-    tell(&format!("{nodes} nodes: connecting"));
+    eprintln!("{nodes} nodes: connecting");
     let mut floor = Worker::start(Side::Floor, nodes);
     let mut muster = Worker::start(Side::Muster, nodes);
     let mut samples = vec![Vec::with_capacity(rounds); Contender::ALL.len()];
     for round in 0..=rounds {
-        tell(&format!("{nodes} nodes: round {round} of {rounds}"));
+        eprintln!("{nodes} nodes: round {round} of {rounds}");
         for (contender, samples) in Contender::ALL.into_iter().zip(&mut samples) {
             let took = match contender.side() {
                 Side::Floor => floor.measure(contender),
@@ -125,11 +124,6 @@ pub(crate) fn compare(nodes: usize, rounds: usize) -> Comparison {
         broker: muster.broker().to_owned(),
         rows: rows(samples),
     }
-}
-
-/// Progress, for whoever waits; figures go to stdout.
-fn tell(what: &str) {
-    let _ = writeln!(std::io::stderr(), "{what}");
 }
 
 /// The rows of samples in the order of [`Contender::ALL`].

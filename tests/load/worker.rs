@@ -1,7 +1,7 @@
 //! One side of the comparison in a process of its own, and the line that its parent has to it.
 //!
 //! ```text
-//! parent -> worker   raw_signed\n            what to measure next; the end of input is the end of the worker
+//! parent -> worker   "raw_signed"\n          what to measure next; the end of input is the end of the worker
 //! worker -> parent   ready 2.15.1\n          once, with the broker's version
 //!                    81234\n                 microseconds
 //! ```
@@ -29,11 +29,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Starts a worker, and waits until its fleet is connected.
-    #[expect(
-        clippy::disallowed_types,
-        clippy::disallowed_methods,
-        reason = "the bench starts its own sides"
-    )]
+    #[expect(clippy::disallowed_types, reason = "the bench starts its own sides")]
     pub(crate) fn start(side: Side, nodes: usize) -> Self {
         let word = match side {
             Side::Floor => "floor",
@@ -52,7 +48,10 @@ impl Worker {
             broker: String::new(),
         };
         let ready = worker.line();
-        worker.broker = ready.strip_prefix("ready ").unwrap().to_owned();
+        ready
+            .strip_prefix("ready ")
+            .unwrap()
+            .clone_into(&mut worker.broker);
         worker
     }
 
@@ -90,30 +89,35 @@ pub(crate) fn serve(side: Side, nodes: usize) {
         .enable_all()
         .build()
         .unwrap();
-    match side {
-        Side::Floor => {
-            let mut floor = runtime.block_on(Floor::connect(nodes));
-            answer(floor.broker(), |contender| {
-                // On a worker thread like any other task, not on this one, which is a third.
-                runtime.block_on(async { floor.measure(contender).await })
-            });
-        }
-        Side::Muster => {
-            let fleet = runtime.block_on(Fleet::connect(nodes));
-            answer(fleet.broker(), |contender| {
-                runtime.block_on(fleet.measure(contender))
-            });
-        }
-    }
+    // Spawned, so that the asker shares the threads with the nodes: this one would be a third.
+    let work = runtime.spawn(work(side, nodes));
+    runtime.block_on(work).unwrap();
     // Ten thousand orderly good-byes would take longer than the measurement; the process ends instead.
     runtime.shutdown_background();
 }
 
-fn answer(broker: String, mut measure: impl FnMut(Contender) -> Duration) {
-    let say = |line: String| writeln!(std::io::stdout(), "{line}").unwrap();
-    say(format!("ready {broker}"));
-    for question in std::io::stdin().lock().lines() {
-        let contender = serde_json::from_str(&question.unwrap()).unwrap();
-        say(measure(contender).as_micros().to_string());
+async fn work(side: Side, nodes: usize) {
+    match side {
+        Side::Floor => {
+            let mut floor = Floor::connect(nodes).await;
+            println!("ready {}", floor.broker());
+            while let Some(contender) = question().await {
+                println!("{}", floor.measure(contender).await.as_micros());
+            }
+        }
+        Side::Muster => {
+            let fleet = Fleet::connect(nodes).await;
+            println!("ready {}", fleet.broker());
+            while let Some(contender) = question().await {
+                println!("{}", fleet.measure(contender).await.as_micros());
+            }
+        }
     }
+}
+
+/// What to measure next; `None` when the parent wants no more.
+async fn question() -> Option<Contender> {
+    let read = || std::io::stdin().lines().next().map(Result::unwrap);
+    let line = tokio::task::spawn_blocking(read).await.unwrap()?;
+    Some(serde_json::from_str(&line).unwrap())
 }
