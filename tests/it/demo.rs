@@ -14,12 +14,24 @@ struct Demo {
 
 impl Demo {
     fn up() -> Self {
-        let demo = Self { directory: TempDir::new().unwrap() };
+        let demo = Self {
+            directory: TempDir::new().unwrap(),
+        };
         let fleet = demo.fleet();
-        let up = demo.rpc(&["demo", "up", "--nodes", "5", "--dir", fleet.to_str().unwrap()]);
+        let up = demo.rpc(&[
+            "demo",
+            "up",
+            "--nodes",
+            "5",
+            "--dir",
+            fleet.to_str().unwrap(),
+        ]);
         assert!(up.status.success(), "{}", told(&up));
         let said = String::from_utf8(up.stdout).unwrap();
-        assert_eq!(said.trim(), format!("export RPC_CONFIG={}/rpc.toml", fleet.display()));
+        assert_eq!(
+            said.trim(),
+            format!("export RPC_CONFIG={}/rpc.toml", fleet.display())
+        );
         demo
     }
 
@@ -30,7 +42,13 @@ impl Demo {
     #[expect(clippy::disallowed_types, reason = "runs the real programs")]
     fn rpc(&self, arguments: &[&str]) -> Output {
         let path = std::env::var("PATH").unwrap_or_default();
-        let path = format!("{}:{path}", nats_server::binary().parent().unwrap_or(Path::new("")).display());
+        let path = format!(
+            "{}:{path}",
+            nats_server::binary()
+                .parent()
+                .unwrap_or(Path::new(""))
+                .display()
+        );
         Command::new(program("rpc"))
             .args(arguments)
             .env("RPC_CONFIG", self.fleet().join("rpc.toml"))
@@ -43,13 +61,17 @@ impl Demo {
     /// Runs a request with `-j`; its document and exit code.
     fn ask(&self, arguments: &[&str]) -> (Value, i32) {
         let output = self.rpc(&[arguments, &["-j"]].concat());
-        let document = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", told(&output)));
+        let document =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", told(&output)));
         (document, output.status.code().unwrap())
     }
 
     fn line(&self, arguments: &[&str]) -> (String, i32) {
         let output = self.rpc(arguments);
-        (String::from_utf8(output.stdout.clone()).unwrap(), output.status.code().unwrap())
+        (
+            String::from_utf8(output.stdout.clone()).unwrap(),
+            output.status.code().unwrap(),
+        )
     }
 }
 
@@ -62,21 +84,63 @@ impl Drop for Demo {
 
 /// Beside the test's own binary; `make test` builds them before.
 fn program(name: &str) -> PathBuf {
-    let profile = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned();
+    let profile = std::env::current_exe()
+        .unwrap()
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .to_owned();
     let path = profile.join(name);
-    assert!(path.exists(), "{} is missing: run `cargo build --bin rpc --bin rpcd`", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing: run `cargo build --bin rpc --bin rpcd`",
+        path.display()
+    );
     path
 }
 
 fn told(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 const CHANGES: [&[&str]; 5] = [
-    &["do", "puppetral", "type=user", "name=rip", "comment=R.I.Pienaar", "password=$1$xxx"],
-    &["puppetral", "do", "type=user", "name=foo", "comment=Foo User", "managehome=true"],
-    &["do", "puppetral", "type=exec", "name=/bin/date > /tmp/date", "user=root", "timeout=5", "creates=/tmp/date"],
-    &["do", "puppetral", "type=mailalias", "name=foo", "recipient=rip@devco.net", "target=/etc/aliases"],
+    &[
+        "do",
+        "puppetral",
+        "type=user",
+        "name=rip",
+        "comment=R.I.Pienaar",
+        "password=$1$xxx",
+    ],
+    &[
+        "puppetral",
+        "do",
+        "type=user",
+        "name=foo",
+        "comment=Foo User",
+        "managehome=true",
+    ],
+    &[
+        "do",
+        "puppetral",
+        "type=exec",
+        "name=/bin/date > /tmp/date",
+        "user=root",
+        "timeout=5",
+        "creates=/tmp/date",
+    ],
+    &[
+        "do",
+        "puppetral",
+        "type=mailalias",
+        "name=foo",
+        "recipient=rip@devco.net",
+        "target=/etc/aliases",
+    ],
     &["do", "puppetral", "type=user", "name=foo", "ensure=absent"],
 ];
 
@@ -91,48 +155,94 @@ fn the_command_lines_work_on_the_real_thing_and_the_second_run_changes_nothing()
             assert_eq!(replies.len(), 5);
             for reply in replies {
                 assert_eq!(reply["data"]["changed"], changed, "{line:?}: {reply:#}");
-                assert_eq!(reply["data"]["events"].as_array().unwrap().is_empty(), !changed, "{reply:#}");
+                assert_eq!(
+                    reply["data"]["events"].as_array().unwrap().is_empty(),
+                    !changed,
+                    "{reply:#}"
+                );
             }
         }
     }
-    let package = ["do", "puppetral", "type=package", "name=unix2dos", "ensure=present"];
+    let package = [
+        "do",
+        "puppetral",
+        "type=package",
+        "name=unix2dos",
+        "ensure=present",
+    ];
     let (document, code) = demo.ask(&package);
     assert_eq!(code, 2);
     let message = document["replies"][0]["statusmsg"].as_str().unwrap();
     assert!(message.contains("no package database"), "{message}");
     for node in std::fs::read_dir(demo.fleet().join("nodes")).unwrap() {
         let root = node.unwrap().path().join("root");
-        assert!(std::fs::read_to_string(root.join("etc/shadow")).unwrap().contains("rip:$1$xxx:"));
+        assert!(
+            std::fs::read_to_string(root.join("etc/shadow"))
+                .unwrap()
+                .contains("rip:$1$xxx:")
+        );
         assert!(root.join("tmp/date").exists());
-        assert!(!std::fs::read_to_string(root.join("etc/passwd")).unwrap().contains("foo:"));
+        assert!(
+            !std::fs::read_to_string(root.join("etc/passwd"))
+                .unwrap()
+                .contains("foo:")
+        );
     }
 }
 
 #[test]
 fn questions_find_the_right_nodes_and_exit_codes_tell_the_truth() {
     let demo = Demo::up();
-    let (found, code) = demo.line(&["find", "-W", "environment=development customer=acme mysql::master"]);
+    let (found, code) = demo.line(&[
+        "find",
+        "-W",
+        "environment=development customer=acme mysql::master",
+    ]);
     assert_eq!(code, 0);
     let nodes: Vec<&str> = found.lines().collect();
     assert!(!nodes.is_empty() && nodes.len() < 5, "{found}");
     let (inventory, code) = demo.line(&["inventory", nodes[0]]);
-    assert!(code == 0 && inventory.contains("mysql::master") && inventory.contains("customer"), "{inventory}");
+    assert!(
+        code == 0 && inventory.contains("mysql::master") && inventory.contains("customer"),
+        "{inventory}"
+    );
     let (ping, code) = demo.line(&["ping"]);
     assert!(code == 0 && ping.contains("5 replies"), "{ping}");
     let (facts, code) = demo.line(&["facts", "country"]);
-    assert!(code == 0 && facts.contains("Report for fact: country"), "{facts}");
+    assert!(
+        code == 0 && facts.contains("Report for fact: country"),
+        "{facts}"
+    );
 
     for (line, expected) in [
         (&["find", "-C", "unicorn"][..], 1),
-        (&["do", "puppetral", "type=user", "name=rip", "-C", "unicorn"], 1),
+        (
+            &["do", "puppetral", "type=user", "name=rip", "-C", "unicorn"],
+            1,
+        ),
         (&["do", "puppetral", "type=user", "name=rip", "wings=2"], 2),
-        (&["do", "puppetral", "type=user", "name=rip", "-I", "gone.example.net"], 3),
+        (
+            &[
+                "do",
+                "puppetral",
+                "type=user",
+                "name=rip",
+                "-I",
+                "gone.example.net",
+            ],
+            3,
+        ),
         (&["do", "puppetral", "type=user"], 4),
         (&["do", "unicorn", "fly"], 4),
         (&["find", "-F", "="], 4),
     ] {
         let output = demo.rpc(line);
-        assert_eq!(output.status.code(), Some(expected), "{line:?}: {}", told(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(expected),
+            "{line:?}: {}",
+            told(&output)
+        );
     }
 }
 
@@ -146,6 +256,9 @@ fn a_demonstration_leaves_nothing_behind() {
     for process in std::fs::read_dir("/proc").unwrap() {
         let line = std::fs::read(process.unwrap().path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).into_owned();
-        assert!(!line.contains(fleet.to_str().unwrap()), "still running: {line}");
+        assert!(
+            !line.contains(fleet.to_str().unwrap()),
+            "still running: {line}"
+        );
     }
 }

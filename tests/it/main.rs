@@ -8,8 +8,8 @@
 )]
 
 mod architecture;
-mod demo;
 mod ask;
+mod demo;
 mod lifecycle;
 mod misbehaving;
 mod resources;

@@ -211,7 +211,10 @@ impl Bus {
         let mut events = self.events();
         let goodbye = async {
             self.confirm().await?;
-            self.client.drain().await.map_err(|error| BusError::Closed(error.to_string()))?;
+            self.client
+                .drain()
+                .await
+                .map_err(|error| BusError::Closed(error.to_string()))?;
             loop {
                 match events.recv().await {
                     Ok(Event::Closed) | Err(broadcast::error::RecvError::Closed) => return Ok(()),

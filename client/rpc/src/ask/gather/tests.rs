@@ -1,3 +1,5 @@
+//! A call folded event by event: balance, interruption, silence and disbelief.
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

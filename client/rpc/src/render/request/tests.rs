@@ -1,3 +1,5 @@
+//! Goldens of a request's text at 80 columns.
+
 use std::collections::BTreeSet;
 
 use muster_client::DdlStore;
