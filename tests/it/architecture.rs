@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 
@@ -52,13 +51,9 @@ fn project() -> PathBuf {
         .to_owned()
 }
 
-#[expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "asks cargo for the graph"
-)]
+#[expect(clippy::disallowed_types, reason = "asks cargo for the graph")]
 fn metadata() -> Value {
-    let output = Command::new(env!("CARGO"))
+    let output = std::process::Command::new(env!("CARGO"))
         .args([
             "metadata",
             "--format-version",

@@ -1,7 +1,7 @@
 //! The demonstration with the real programs: `rpc demo up`, the command lines that started it all, and `rpc demo down`.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use muster_tests::nats_server;
 use serde_json::Value;
@@ -49,7 +49,7 @@ impl Demo {
                 .unwrap_or(Path::new(""))
                 .display()
         );
-        Command::new(program("rpc"))
+        std::process::Command::new(program("rpc"))
             .args(arguments)
             .env("RPC_CONFIG", self.fleet().join("rpc.toml"))
             .env("RPCD", program("rpcd"))

@@ -1,11 +1,6 @@
 //! End to end, on a real nats-server: one binary, because each one links everything.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests end by panic"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests end by panic")]
 
 mod architecture;
 mod ask;

@@ -123,9 +123,9 @@ async fn each_costs_exactly_one_reply() {
     )
     .unwrap();
     call.timeout = Some(Duration::from_millis(400));
-    let hang = world.caller.call(call);
+    let asking = world.caller.call(call);
     let meanwhile = world.caller.ask(node, "rpcutil", "ping", json!({}));
-    let ((answers, stats), ping) = tokio::join!(hang, meanwhile);
+    let ((answers, stats), ping) = tokio::join!(asking, meanwhile);
     assert_eq!(ping.reply.statuscode, Status::Ok);
     let hung = &answers[&Identity::parse(node).unwrap()].reply;
     assert!(
