@@ -26,6 +26,7 @@ unit: tools ## every test, on a real nats-server
 	cargo build --locked --bin rpc --bin rpcd
 	cargo nextest run --workspace --locked
 	cargo test --workspace --doc --locked --quiet
+	tools/check-docs target/debug
 
 doc: ## documentation without broken links
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet

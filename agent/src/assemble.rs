@@ -2,6 +2,7 @@
 //!
 //! Everything that can be wrong with a node's set-up is found here, before anything is connected.
 
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,6 +48,21 @@ pub enum AssembleError {
         /// The system's word.
         #[source]
         source: io::Error,
+    },
+    /// The lock of the state directory cannot be taken.
+    #[error("cannot lock {}", path.display())]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// Another daemon has the state directory.
+    #[error("another rpcd is running with the state in {}", path.display())]
+    Occupied {
+        /// The directory.
+        path: PathBuf,
     },
     /// A secret that others could read.
     #[error(transparent)]
@@ -123,18 +139,27 @@ pub struct Assembled {
     pub options: Options,
     /// The machine that the daemon itself runs on; facts come from it too.
     pub host: Arc<dyn System>,
+    /// Keeps other daemons out of the state directory as long as it lives.
+    pub lock: File,
 }
 
-/// Reads and builds everything. Blocks.
+/// Everything that is only read, to prove that a daemon can be built of it. Touches nothing that a running daemon uses.
+pub fn inspect(config: &Config) -> Result<(), AssembleError> {
+    let signer = signer(config)?;
+    options(config, &signer)?;
+    trust(config)?;
+    registry(config)?;
+    policy(config);
+    Ok(())
+}
+
+/// Reads and builds everything, and takes possession of the state directory. Blocks.
 pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, AssembleError> {
     let clock = Clock::system();
-    let state = &config.paths.state;
-    std::fs::create_dir_all(state).map_err(|source| AssembleError::Directory {
-        path: state.clone(),
-        source,
-    })?;
     let signer = signer(config)?;
     let options = options(config, &signer)?;
+    let state = &config.paths.state;
+    let lock = possess(state)?;
     let host: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
     let system: Arc<dyn System> = Arc::new(RealSystem::new(config.paths.root.clone()));
     let facts = FactStore::new(Sources {
@@ -167,7 +192,33 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         core: Arc::new(core),
         options,
         host,
+        lock,
     })
+}
+
+/// Makes the state directory, and keeps every other daemon out of it: two would forget each other's seen requests.
+fn possess(state: &Path) -> Result<File, AssembleError> {
+    std::fs::create_dir_all(state).map_err(|source| AssembleError::Directory {
+        path: state.to_owned(),
+        source,
+    })?;
+    let path = state.join("lock");
+    let failed = |source| AssembleError::Lock {
+        path: path.clone(),
+        source,
+    };
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(AssembleError::Occupied {
+            path: state.to_owned(),
+        }),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
 }
 
 /// Collects facts and reads classes anew; what cannot be had keeps its last good value, and is told. Blocks.

@@ -1,7 +1,8 @@
 //! `rpcd`: the daemon on every node. It takes signed requests from the broker, and answers them.
 //!
 //! - [`pipeline`]: one request's way, one file per stage: begin reading there.
-//! - [`core`]: what the stages share. [`daemon`]: the loop around them. [`assemble`]: from configuration to a daemon.
+//! - [`core`]: what the stages share. [`daemon`]: the loop around them.
+//! - [`assemble`]: from configuration to a daemon. [`lifecycle`]: from its start to its end.
 //! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`]: what a daemon is made of.
 
 pub mod assemble;
@@ -13,6 +14,7 @@ pub mod core;
 pub mod counters;
 pub mod daemon;
 pub mod facts;
+pub mod lifecycle;
 pub mod pipeline;
 pub mod policy;
 pub mod seen;

@@ -262,3 +262,87 @@ fn a_demonstration_leaves_nothing_behind() {
         );
     }
 }
+
+#[test]
+fn a_check_or_a_second_daemon_does_not_disturb_the_first() {
+    use std::os::unix::fs::MetadataExt as _;
+    let demo = Demo::up();
+    let node = std::fs::read_dir(demo.fleet().join("nodes"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let config = node.join("rpcd.toml");
+    let journal = || std::fs::metadata(node.join("state/seen")).unwrap().ino();
+    let before = journal();
+    let check = daemon(&["--config", config.to_str().unwrap(), "--check"]);
+    assert!(
+        check.status.success() && told(&check).contains("broker.urls"),
+        "{}",
+        told(&check)
+    );
+    let second = daemon(&["--config", config.to_str().unwrap()]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(
+        told(&second).contains("another rpcd is running"),
+        "{}",
+        told(&second)
+    );
+    assert_eq!(journal(), before);
+}
+
+#[test]
+fn a_daemon_that_waits_for_its_broker_obeys_signals() {
+    let demo = Demo::up();
+    let node = std::fs::read_dir(demo.fleet().join("nodes"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let text = std::fs::read_to_string(node.join("rpcd.toml")).unwrap();
+    let (elsewhere, nobody) = (
+        text.replace("\"state\"", "\"state2\""),
+        "urls = [\"tls://127.0.0.1:1\"]",
+    );
+    let alone: String = elsewhere
+        .lines()
+        .map(|line| {
+            if line.starts_with("urls") {
+                format!("{nobody}\n")
+            } else {
+                format!("{line}\n")
+            }
+        })
+        .collect();
+    std::fs::write(node.join("alone.toml"), alone).unwrap();
+    let mut running = spawn(&["--config", node.join("alone.toml").to_str().unwrap()]);
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(running.id()).unwrap());
+    let lock = node.join("state2/lock");
+    while !lock.exists() {
+        assert!(running.try_wait().unwrap().is_none(), "rpcd ended");
+        std::thread::yield_now();
+    }
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    assert_eq!(running.wait().unwrap().code(), Some(0));
+}
+
+#[expect(clippy::disallowed_types, reason = "runs the real daemon")]
+fn daemon(arguments: &[&str]) -> Output {
+    std::process::Command::new(program("rpcd"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[expect(clippy::disallowed_types, reason = "runs the real daemon")]
+fn spawn(arguments: &[&str]) -> std::process::Child {
+    let null = std::process::Stdio::null;
+    std::process::Command::new(program("rpcd"))
+        .args(arguments)
+        .stderr(null())
+        .spawn()
+        .unwrap()
+}

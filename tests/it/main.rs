@@ -5,6 +5,7 @@
 mod architecture;
 mod ask;
 mod demo;
+mod docs;
 mod lifecycle;
 mod misbehaving;
 mod resources;

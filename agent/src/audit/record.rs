@@ -39,9 +39,6 @@ pub struct Record {
     /// The public key that signed the request (`U...`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caller_key: Option<String>,
-    /// The public key that vouches for the caller (`A...`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub issuer: Option<String>,
     /// The collective.
     pub collective: Name,
     /// The agent.

@@ -20,7 +20,6 @@ fn record(action: &str) -> Record {
         request: Uuid::nil(),
         caller: Identity::parse("rip").unwrap(),
         caller_key: Some("UABC".to_owned()),
-        issuer: None,
         collective: name("muster"),
         agent: name("service"),
         action: name(action),

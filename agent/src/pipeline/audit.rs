@@ -70,7 +70,6 @@ fn record(core: &Core, asked: &Asked, verdict: Verdict) -> Record {
         request: request.id,
         caller: request.caller.clone(),
         caller_key: Some(asked.caller.key.to_string()),
-        issuer: None,
         collective: request.collective.clone(),
         agent: request.agent.clone(),
         action: request.action.clone(),

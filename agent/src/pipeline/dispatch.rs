@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muster_api::{Context, Node};
 use muster_host::{Call, Outcome};
-use muster_wire::status::Status;
+use muster_wire::status::{Reason, Status};
 use serde_json::Map;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -43,12 +43,22 @@ pub(super) async fn run(
         system: Arc::clone(&core.system),
         node,
     };
-    core.registry
+    let outcome = core
+        .registry
         .dispatch(Call {
             context,
             input: accepted.input.clone(),
         })
-        .await
+        .await;
+    if outcome.reason == Some(Reason::Cancelled) && stopping.is_cancelled() {
+        let message = "the daemon stopped before the action was done".to_owned();
+        return Outcome {
+            message,
+            reason: Some(Reason::Stopping),
+            ..outcome
+        };
+    }
+    outcome
 }
 
 async fn remember(core: &Arc<Core>, noted: bool) -> Result<(), String> {

@@ -69,7 +69,7 @@ pub struct Global {
         help_heading = "Global options"
     )]
     pub config: Option<PathBuf>,
-    /// Say only what went wrong
+    /// No talk but warnings and errors
     #[arg(
         long,
         short,

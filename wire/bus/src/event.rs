@@ -15,6 +15,8 @@ pub enum Event {
     SlowConsumer,
     /// The broker refused something: a permission, an expired or revoked credential.
     Refused(String),
+    /// An attempt to reach the broker failed.
+    Unreachable(String),
     /// Nothing more will come.
     Closed,
 }
@@ -74,7 +76,7 @@ impl Journal {
             }
             async_nats::Event::Closed => Event::Closed,
             async_nats::Event::ServerError(error) => Event::Refused(error.to_string()),
-            async_nats::Event::ClientError(error) => Event::Refused(error.to_string()),
+            async_nats::Event::ClientError(error) => Event::Unreachable(error.to_string()),
             async_nats::Event::LameDuckMode | async_nats::Event::Draining => return,
         };
         log(&event);
@@ -107,6 +109,7 @@ fn log(event: &Event) {
         Event::Disconnected => tracing::warn!("lost the broker, trying to come back"),
         Event::SlowConsumer => tracing::warn!("a message was dropped: subscription buffer full"),
         Event::Refused(why) => tracing::error!(%why, "the broker refuses us"),
+        Event::Unreachable(why) => tracing::warn!(%why, "the broker cannot be reached"),
         Event::Closed => tracing::debug!("connection to the broker closed"),
     }
 }

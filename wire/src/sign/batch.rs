@@ -1,6 +1,6 @@
 //! Verifies many envelopes together: about a third of the cost of one after the other.
 //!
-//! All signatures, of unknown tokens and of messages, become one equation with random coefficients
+//! First the signatures of all unknown tokens, then those of all messages, become one equation with random coefficients
 //! (`ed25519_dalek::verify_batch`). If it does not hold, it is halved until the forged ones stand alone and are judged
 //! by `verify_strict`; so a forged reply costs itself and a few halves, not everybody.
 //!

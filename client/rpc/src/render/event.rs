@@ -11,11 +11,9 @@ pub fn sentences(value: &Value) -> Option<Value> {
 
 fn sentence(event: &Value) -> Option<Value> {
     let text = |key: &str| event.get(key).and_then(Value::as_str);
-    let (_, message, status) = (text("property")?, text("message")?, text("status")?);
-    Some(match status {
-        "success" => message.into(),
-        status => format!("{message} ({status})").into(),
-    })
+    // The message says itself how it went: `(noop)`, `failed: ...`.
+    let (_, message, _) = (text("property")?, text("message")?, text("status")?);
+    Some(message.into())
 }
 
 #[cfg(test)]
@@ -30,7 +28,7 @@ mod tests {
         let list = json!([event("success"), event("noop")]);
         assert_eq!(
             sentences(&list),
-            Some(json!(["shell changed", "shell changed (noop)"]))
+            Some(json!(["shell changed", "shell changed"]))
         );
         for other in [
             json!([]),

@@ -1,0 +1,199 @@
+//! A daemon's life: start, reload on HUP, refresh in between, stop on TERM or INT; and telling the service manager.
+//!
+//! Signals are received from the first moment on: a daemon that still waits for its broker can be reloaded and stopped too.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use muster_api::system::System;
+use muster_bus::{Bus, BusError};
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::assemble::{self, AssembleError, Assembled};
+use crate::config::Config;
+use crate::core::Core;
+use crate::daemon::Daemon;
+
+/// Why a daemon's life ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum LifeError {
+    /// It cannot be put together.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    /// Signals cannot be received.
+    #[error("cannot receive signals")]
+    Signals(#[source] std::io::Error),
+    /// The connection cannot even be tried.
+    #[error("cannot set up the connection to the broker")]
+    Connect(#[source] BusError),
+    /// The broker was lost in the moment of subscribing.
+    #[error("cannot subscribe")]
+    Subscribe(#[source] BusError),
+}
+
+/// Lives until a signal ends it.
+pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> {
+    let signals = Signals::receive().map_err(LifeError::Signals)?;
+    let Assembled {
+        core,
+        options,
+        host,
+        lock: _lock,
+    } = assemble::assemble(config, config_file)?;
+    let life = Life {
+        core: Arc::clone(&core),
+        host,
+        config: config.clone(),
+        ready: Arc::default(),
+        stop: CancellationToken::new(),
+    };
+    let mut tasks = vec![
+        tokio::spawn(life.clone().obey(signals)),
+        tokio::spawn(life.clone().refresh()),
+    ];
+    let bus = options.connect().await.map_err(LifeError::Connect)?;
+    tokio::select! {
+        () = connected(&bus) => {}
+        () = life.stop.cancelled() => {
+            tracing::info!("stopped before there was a broker");
+            return Ok(());
+        }
+    }
+    let mut daemon = Daemon::start(Arc::clone(&core), bus)
+        .await
+        .map_err(LifeError::Subscribe)?;
+    if let Some(changes) = daemon.trust_changes() {
+        tasks.push(tokio::spawn(keep_trust(
+            changes,
+            assemble::kept_trust(config),
+        )));
+    }
+    tracing::info!(identity = %core.identity(), "ready");
+    life.ready.store(true, Ordering::Release);
+    notify(&[NotifyState::Ready]);
+    daemon.run(life.stop, config.drain.patience).await;
+    tasks.iter().for_each(JoinHandle::abort);
+    flush_audit(core).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Without a broker there is nothing to be ready for; the connection is tried in the background without end.
+async fn connected(bus: &Bus) {
+    let mut events = bus.events();
+    while !bus.is_connected() {
+        // An event can come between the question and the listening; then the next look finds out.
+        let _ = tokio::time::timeout(Duration::from_millis(200), events.recv()).await;
+    }
+}
+
+async fn flush_audit(core: Arc<Core>) {
+    let flushed = tokio::task::spawn_blocking(move || core.flush_audit()).await;
+    if let Ok(Err(error)) = flushed {
+        tracing::error!(%error, "the last audit records may be lost");
+    }
+}
+
+/// The signals that a daemon knows.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn receive() -> std::io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+}
+
+/// What the tasks beside the daemon need.
+#[derive(Clone)]
+struct Life {
+    core: Arc<Core>,
+    host: Arc<dyn System>,
+    config: Config,
+    ready: Arc<AtomicBool>,
+    stop: CancellationToken,
+}
+
+impl Life {
+    async fn obey(self, mut signals: Signals) {
+        loop {
+            tokio::select! {
+                _ = signals.hangup.recv() => self.reload().await,
+                _ = signals.terminate.recv() => break,
+                _ = signals.interrupt.recv() => break,
+            }
+        }
+        tracing::info!("stopping: running actions answer first");
+        notify(&[NotifyState::Stopping]);
+        self.stop.cancel();
+    }
+
+    async fn reload(&self) {
+        let ready = self.ready.load(Ordering::Acquire);
+        if ready {
+            notify(&[NotifyState::Reloading]);
+        }
+        self.core.set_policy(assemble::policy(&self.config));
+        self.collect().await;
+        if let Err(error) = self.core.reopen_audit() {
+            tracing::error!(%error, "the audit log was not reopened");
+        }
+        tracing::info!("reloaded policies, facts and classes");
+        if ready {
+            notify(&[NotifyState::Ready]);
+        }
+    }
+
+    /// Collects facts and reads classes at the configured interval.
+    async fn refresh(self) {
+        let mut interval =
+            tokio::time::interval(self.config.facts.refresh.max(Duration::from_secs(1)));
+        interval.tick().await;
+        loop {
+            interval.tick().await;
+            self.collect().await;
+        }
+    }
+
+    async fn collect(&self) {
+        let (core, host) = (Arc::clone(&self.core), Arc::clone(&self.host));
+        let collected =
+            tokio::task::spawn_blocking(move || assemble::reload_facts(&core, &*host)).await;
+        if let Err(error) = collected {
+            tracing::error!(%error, "collecting facts broke off");
+        }
+    }
+}
+
+/// Writes each account token that was taken over, so that a restart does not fall back behind a revocation.
+async fn keep_trust(mut changes: mpsc::Receiver<String>, path: PathBuf) {
+    while let Some(token) = changes.recv().await {
+        let fresh = path.with_extension("new");
+        let written = async {
+            tokio::fs::write(&fresh, token).await?;
+            tokio::fs::rename(&fresh, &path).await
+        };
+        if let Err(error) = written.await {
+            tracing::error!(%error, path = %path.display(), "the changed account token is not kept");
+        }
+    }
+}
+
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "no service manager was told");
+    }
+}
