@@ -1,11 +1,9 @@
 //! A caller's connection: its key, whom it trusts, and the door to the broker.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, RwLock};
 
 use muster_bus::{Bus, Options, Secret, Server};
-use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::sign::Signer;
 use muster_wire::subject;
@@ -17,6 +15,7 @@ use crate::discovery::Window;
 use crate::error::ClientError;
 use crate::event::{Event, Events};
 use crate::gather;
+use crate::party::Party;
 
 /// Everything that a caller needs to know, resolved: no environment, no search for files.
 #[derive(Debug, Clone)]
@@ -40,17 +39,7 @@ pub struct Settings {
 /// A connected caller. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Client {
-    pub(crate) inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) bus: Bus,
-    pub(crate) signer: Signer,
-    pub(crate) trust: RwLock<Arc<Trust>>,
-    pub(crate) tokens: TokenCache,
-    pub(crate) collective: Name,
-    pub(crate) window: Window,
+    pub(crate) party: Arc<Party>,
 }
 
 impl Client {
@@ -81,7 +70,7 @@ impl Client {
         let trust = RwLock::new(Arc::new(trust));
         let tokens = TokenCache::default();
         Self {
-            inner: Arc::new(Inner {
+            party: Arc::new(Party {
                 bus,
                 signer,
                 trust,
@@ -94,20 +83,20 @@ impl Client {
 
     /// Who asks.
     pub fn identity(&self) -> &Identity {
-        self.inner.signer.identity()
+        self.party.signer.identity()
     }
 
     /// The collective that is asked.
     pub fn collective(&self) -> &Name {
-        &self.inner.collective
+        &self.party.collective
     }
 
     /// Asks, and hands out what happens. The call runs by itself; must be called within a tokio runtime.
     pub fn call(&self, call: Call) -> Events {
         let (sender, receiver) = mpsc::channel(1024);
-        let inner = Arc::clone(&self.inner);
+        let party = Arc::clone(&self.party);
         tokio::spawn(async move {
-            if let Err(error) = gather::run(&inner, call, &sender).await {
+            if let Err(error) = gather::run(&party, call, &sender).await {
                 // Nobody is listening any more: then nobody misses it.
                 let _ = sender.send(Event::Failed(error)).await;
             }
@@ -117,43 +106,8 @@ impl Client {
 
     /// Leaves the broker.
     pub async fn close(&self) -> Result<(), ClientError> {
-        Ok(self.inner.bus.close().await?)
+        Ok(self.party.bus.close().await?)
     }
-}
-
-impl Inner {
-    pub(crate) fn trust(&self) -> Arc<Trust> {
-        Arc::clone(&self.trust.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Whether our own token lets us ask this agent. The broker refuses the rest, but tells the connection, not the call.
-    pub(crate) fn check_granted(&self, agent: &Name) -> Result<(), ClientError> {
-        let trust = self.trust();
-        let Ok(own) = self.tokens.verify_user(&trust, self.signer.token(), now()) else {
-            return Ok(());
-        };
-        let granted: Vec<&str> = own
-            .tags
-            .iter()
-            .filter_map(|tag| tag.strip_prefix("agent:"))
-            .collect();
-        let covers =
-            |grant: &&str| *grant == "*" || grant.split('.').next() == Some(agent.as_str());
-        if own.role != muster_wire::token::Role::Caller || granted.iter().any(covers) {
-            return Ok(());
-        }
-        Err(ClientError::NotGranted {
-            agent: agent.to_string(),
-            allowed: granted.join(", "),
-        })
-    }
-}
-
-pub(crate) fn now() -> Millis {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }
 
 fn signer(path: &Path) -> Result<Signer, ClientError> {

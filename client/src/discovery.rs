@@ -78,7 +78,7 @@ impl Client {
             broadcast: true,
             ..Discovered::default()
         };
-        self.ping(filter.clone(), self.inner.window.most, |answer| {
+        self.ping(filter.clone(), self.party.window.most, |answer| {
             found.nodes.insert(answer.reply.sender.clone());
             show(answer);
         })

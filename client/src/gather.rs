@@ -22,9 +22,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::call::{Aim, Call};
-use crate::client::{Inner, now};
 use crate::error::ClientError;
 use crate::event::{Answer, Event};
+use crate::party::{Party, now};
 use crate::stats::Stats;
 
 /// Nodes that share one signature. More would save signatures, and cost every node the reading of longer lists.
@@ -36,14 +36,14 @@ const BATCH: usize = 1024;
 type Sender = mpsc::Sender<Event>;
 
 /// Makes the call and tells everything; an error means that it could not be made.
-pub(crate) async fn run(inner: &Arc<Inner>, call: Call, tell: &Sender) -> Result<(), ClientError> {
-    inner.check_granted(&call.agent)?;
+pub(crate) async fn run(party: &Arc<Party>, call: Call, tell: &Sender) -> Result<(), ClientError> {
+    party.check_granted(&call.agent)?;
     let id = Uuid::now_v7();
-    let inbox = subject::inbox(&inner.signer.public().to_string(), &id);
-    let mark = inner.bus.mark();
-    let replies = inner.bus.subscribe(&format!("{inbox}.*")).await?;
+    let inbox = subject::inbox(&party.signer.public().to_string(), &id);
+    let mark = party.bus.mark();
+    let replies = party.bus.subscribe(&format!("{inbox}.*")).await?;
     let begun = Instant::now();
-    let asked = publish(inner, &call, id, &inbox).await?;
+    let asked = publish(party, &call, id, &inbox).await?;
     let expected = match &call.aim {
         Aim::Nodes(nodes) => Some(nodes.clone()),
         Aim::Filter(_) => None,
@@ -55,7 +55,7 @@ pub(crate) async fn run(inner: &Arc<Inner>, call: Call, tell: &Sender) -> Result
         })
         .await;
     let gathering = Gathering {
-        inner,
+        party,
         call: &call,
         id,
         mark,
@@ -77,7 +77,7 @@ pub(crate) async fn run(inner: &Arc<Inner>, call: Call, tell: &Sender) -> Result
 
 /// Sends the question. Answers which node is asked on which reply subject.
 async fn publish(
-    inner: &Inner,
+    party: &Party,
     call: &Call,
     id: Uuid,
     inbox: &str,
@@ -86,33 +86,33 @@ async fn publish(
     match &call.aim {
         Aim::Filter(filter) => {
             let target = Target::Filter(filter.clone());
-            let sealed = sealed(inner, call, id, target)?;
-            let to = subject::broadcast(&inner.collective, &call.agent, &call.action);
-            inner.bus.ask(&to, &format!("{inbox}.all"), sealed).await?;
+            let sealed = sealed(party, call, id, target)?;
+            let to = subject::broadcast(&party.collective, &call.agent, &call.action);
+            party.bus.ask(&to, &format!("{inbox}.all"), sealed).await?;
         }
         Aim::Nodes(nodes) => {
             let nodes: Vec<&Identity> = nodes.iter().collect();
             for group in nodes.chunks(GROUP) {
                 let names = group.iter().map(|node| (*node).clone()).collect();
-                let sealed = sealed(inner, call, id, Target::Nodes(names))?;
+                let sealed = sealed(party, call, id, Target::Nodes(names))?;
                 for node in group {
                     let reply_to = format!("{inbox}.{}", asked.len());
-                    let to = subject::node(&inner.collective, &call.agent, &call.action, node);
-                    inner.bus.ask(&to, &reply_to, sealed.clone()).await?;
+                    let to = subject::node(&party.collective, &call.agent, &call.action, node);
+                    party.bus.ask(&to, &reply_to, sealed.clone()).await?;
                     asked.insert(reply_to, (*node).clone());
                 }
             }
         }
     }
-    inner.bus.flush().await?;
+    party.bus.flush().await?;
     Ok(asked)
 }
 
-fn sealed(inner: &Inner, call: &Call, id: Uuid, target: Target) -> Result<Bytes, ClientError> {
+fn sealed(party: &Party, call: &Call, id: Uuid, target: Target) -> Result<Bytes, ClientError> {
     let request = Request {
         id,
-        caller: inner.signer.identity().clone(),
-        collective: inner.collective.clone(),
+        caller: party.signer.identity().clone(),
+        collective: party.collective.clone(),
         agent: call.agent.clone(),
         action: call.action.clone(),
         target,
@@ -122,12 +122,12 @@ fn sealed(inner: &Inner, call: &Call, id: Uuid, target: Target) -> Result<Bytes,
         reply: true,
         data: call.data.clone(),
     };
-    Ok(seal(Kind::Request, &request, &inner.signer)?.into())
+    Ok(seal(Kind::Request, &request, &party.signer)?.into())
 }
 
 /// A call whose question is out.
 struct Gathering<'a> {
-    inner: &'a Inner,
+    party: &'a Party,
     call: &'a Call,
     id: Uuid,
     mark: Mark,
@@ -185,7 +185,7 @@ impl Gathering<'_> {
         let latest = self.published + self.call.wait;
         let open_ended = self.expected.is_none() && self.call.expect.is_none();
         match self.last {
-            Some(last) if open_ended => latest.min(last + self.inner.window.quiet),
+            Some(last) if open_ended => latest.min(last + self.party.window.quiet),
             _ => latest,
         }
     }
@@ -202,8 +202,8 @@ impl Gathering<'_> {
             agent: &self.call.agent,
             action: &self.call.action,
         };
-        let trust = self.inner.trust();
-        let opened = open_replies(&payloads, &expected, &trust, &self.inner.tokens, now());
+        let trust = self.party.trust();
+        let opened = open_replies(&payloads, &expected, &trust, &self.party.tokens, now());
         let at = Instant::now();
         for reply in opened {
             self.judge(reply, at, tell).await;
@@ -264,7 +264,7 @@ impl Gathering<'_> {
             absent: self.absent,
             unexpected: self.unexpected,
             disbelieved: self.tally.disbelieved,
-            incomplete: self.inner.bus.disturbed_since(self.mark),
+            incomplete: self.party.bus.disturbed_since(self.mark),
             publishing: self.published - self.begun,
             waiting: end.saturating_duration_since(self.published),
         }

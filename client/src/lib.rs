@@ -29,6 +29,7 @@ mod discovery;
 mod error;
 mod event;
 mod gather;
+mod party;
 mod stats;
 
 pub use call::{Aim, Call};

@@ -17,8 +17,10 @@ pub mod munge;
 pub mod plan;
 pub mod providers;
 pub mod resource;
+pub mod resource_type;
 pub mod schema;
 pub mod types;
 
 pub use engine::Engine;
 pub use error::EngineError;
+pub use resource_type::{Cx, ResourceType};

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use muster_system::{Attributes, FileKind};
 
-use crate::engine::{Cx, ResourceType};
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
 use crate::providers::names;
 use crate::providers::parsed_file::crontab::{CrontabFormat, TIMES, UNMANAGED};
 use crate::providers::parsed_file::{FOUND_AS, ParsedFile};
 use crate::resource::{Resource, Value, Values};
+use crate::resource_type::{Cx, ResourceType};
 use crate::schema::{Attribute, Kind, Schema};
 
 const SPOOL: &str = "/var/spool/cron/crontabs";

@@ -3,11 +3,11 @@
 //! Members are compared as sets: without `auth_membership` others may be there too.
 
 use super::user::merged;
-use crate::engine::{Cx, ResourceType};
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
 use crate::providers::accounts::{self, Group as Account, GroupChange, NewGroup, name};
 use crate::resource::{Resource, Value, Values};
+use crate::resource_type::{Cx, ResourceType};
 use crate::schema::{Attribute, Kind, Schema};
 
 static SCHEMA: Schema = Schema {

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::engine::{Cx, ResourceType};
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
 use crate::providers::parsed_file::{Format, ParsedFile, Record};
 use crate::resource::{Resource, Value, Values};
+use crate::resource_type::{Cx, ResourceType};
 use crate::schema::{Attribute, Kind, Schema};
 
 const HOSTS: &str = "/etc/hosts";

@@ -1,10 +1,10 @@
 //! `mailalias`: an entry of `/etc/aliases`. Does not run `newaliases`; an exec that is notified does.
 
-use crate::engine::{Cx, ResourceType};
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
 use crate::providers::parsed_file::{Format, ParsedFile, Record};
 use crate::resource::{Resource, Value, Values};
+use crate::resource_type::{Cx, ResourceType};
 use crate::schema::{Attribute, Kind, Schema};
 
 const ALIASES: &str = "/etc/aliases";

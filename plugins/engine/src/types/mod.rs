@@ -12,7 +12,7 @@ pub mod service;
 pub mod ssh_authorized_key;
 pub mod user;
 
-use crate::engine::ResourceType;
+use crate::resource_type::ResourceType;
 
 /// Every type that this engine knows, sorted by name.
 pub fn all() -> Vec<Box<dyn ResourceType>> {

@@ -1,9 +1,9 @@
 //! `notify`: says something to whoever asked. Never in sync, as in Puppet: saying it is the change.
 
-use crate::engine::{Cx, ResourceType};
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
 use crate::resource::{Resource, Value, Values};
+use crate::resource_type::{Cx, ResourceType};
 use crate::schema::{Attribute, Kind, Schema};
 
 static SCHEMA: Schema = Schema {

@@ -1,11 +1,11 @@
 //! `package`: that a package is installed, in which version, or not at all.
 
-use crate::engine::{Cx, ResourceType};
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
 use crate::providers::package::apt::Apt;
 use crate::providers::package::{Action, Package as Found, Packages, Status};
 use crate::resource::{Resource, Value, Values};
+use crate::resource_type::{Cx, ResourceType};
 use crate::schema::{Attribute, Kind, Schema};
 
 /// Under this name a state carries the newest version, where that matters.

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use muster_system::{Attributes, FileKind, SystemError};
 
-use crate::engine::{Cx, ResourceType};
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
 use crate::providers::names::{self, User};
 use crate::providers::parsed_file::{Format, ParsedFile, Record};
 use crate::resource::{Resource, Value, Values};
+use crate::resource_type::{Cx, ResourceType};
 use crate::schema::{Attribute, Kind, Schema};
 
 static SCHEMA: Schema = Schema {

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::engine::{Cx, ResourceType};
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
 use crate::providers::accounts::{
     self, NewUser, Password, User as Account, UserChange, dates, name,
 };
 use crate::resource::{Resource, Value, Values};
+use crate::resource_type::{Cx, ResourceType};
 use crate::schema::{Attribute, Kind, Schema};
 
 const BOOL: Kind = Kind::Bool;

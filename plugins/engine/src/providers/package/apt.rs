@@ -7,9 +7,9 @@ use std::time::Duration;
 use muster_system::{Command, Output};
 
 use super::{Action, Package, Packages, Status};
-use crate::engine::Cx;
 use crate::error::EngineError;
 use crate::resource::Resource;
+use crate::resource_type::Cx;
 
 const DATABASE: &str = "/var/lib/dpkg/status";
 const FORMAT: &str = "${Status} ${Package} ${Version}\\n";

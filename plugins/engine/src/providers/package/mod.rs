@@ -2,9 +2,9 @@
 
 pub mod apt;
 
-use crate::engine::Cx;
 use crate::error::EngineError;
 use crate::resource::Resource;
+use crate::resource_type::Cx;
 
 /// What a tool knows about one package.
 #[derive(Debug, Clone, PartialEq, Eq)]

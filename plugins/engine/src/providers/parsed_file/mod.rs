@@ -14,10 +14,10 @@ use muster_system::{Attributes, Command, Lock, System, SystemError};
 pub use document::{Document, Format, Record};
 
 use super::paths;
-use crate::engine::Cx;
 use crate::error::EngineError;
 use crate::plan::{Plan, State, is_absent};
 use crate::resource::{Resource, Value, Values};
+use crate::resource_type::Cx;
 use crate::schema::Schema;
 
 /// Longest file that is read, in bytes.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use muster_system::SystemError;
 
 use super::{Action, Service, Services, must, run};
-use crate::engine::Cx;
 use crate::error::EngineError;
 use crate::providers::paths;
 use crate::resource::Resource;
+use crate::resource_type::Cx;
 
 const SCRIPTS: &str = "/etc/init.d";
 /// Run levels in which a service runs, and in which it is ended, as in Debian.

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use muster_system::{Command, Output};
 
-use crate::engine::Cx;
 use crate::error::EngineError;
 use crate::resource::Resource;
+use crate::resource_type::Cx;
 
 /// What is known about one service.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Services by `systemctl`.
 
 use super::{Action, Service, Services, must, run};
-use crate::engine::Cx;
 use crate::error::EngineError;
 use crate::resource::Resource;
+use crate::resource_type::Cx;
 
 /// The provider.
 #[derive(Debug)]

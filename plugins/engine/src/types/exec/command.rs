@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use muster_system::Command;
 
-use crate::engine::Cx;
 use crate::error::EngineError;
 use crate::providers::names;
 use crate::resource::{Resource, Value};
+use crate::resource_type::Cx;
 
 /// Characters that a shell would not take literally. `=` counts in the first word only.
 const META: &str = "*?{}[]<>()~&|\\$;'`\"\n#%";

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use muster_system::command::Cancel;
 use muster_system::{Command, Output, SystemError};
 
-use crate::engine::{Cx, ResourceType};
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
 use crate::providers::paths;
 use crate::resource::{Resource, Value, Values};
+use crate::resource_type::{Cx, ResourceType};
 use crate::schema::{Attribute, Kind, Schema};
 
 static SCHEMA: Schema = Schema {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use muster_system::{Attributes, Command, FileKind};
 
 use super::LIMIT;
-use crate::engine::Cx;
 use crate::error::EngineError;
 use crate::plan::{Change, Plan};
 use crate::providers::{names, paths};
 use crate::resource::Resource;
+use crate::resource_type::Cx;
 
 /// Makes one change.
 pub(super) fn apply(cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError> {

@@ -10,11 +10,11 @@ use std::path::Path;
 use muster_system::{FileKind, Metadata};
 use sha2::{Digest, Sha256};
 
-use crate::engine::{Cx, ResourceType};
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
 use crate::providers::names;
 use crate::resource::{Resource, Value, Values};
+use crate::resource_type::{Cx, ResourceType};
 use crate::schema::{Attribute, Kind, Schema};
 
 /// Longest file whose content is managed, in bytes.

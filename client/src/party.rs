@@ -1,0 +1,58 @@
+//! Who asks: a connection, a key, whom it trusts, and what it may ask. Shared by every call of a client.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use muster_bus::Bus;
+use muster_wire::Millis;
+use muster_wire::identity::Name;
+use muster_wire::sign::Signer;
+use muster_wire::token::{Role, TokenCache, Trust};
+
+use crate::discovery::Window;
+use crate::error::ClientError;
+
+#[derive(Debug)]
+pub(crate) struct Party {
+    pub(crate) bus: Bus,
+    pub(crate) signer: Signer,
+    pub(crate) trust: RwLock<Arc<Trust>>,
+    pub(crate) tokens: TokenCache,
+    pub(crate) collective: Name,
+    pub(crate) window: Window,
+}
+
+impl Party {
+    pub(crate) fn trust(&self) -> Arc<Trust> {
+        Arc::clone(&self.trust.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether our own token lets us ask this agent. The broker refuses the rest, but tells the connection, not the call.
+    pub(crate) fn check_granted(&self, agent: &Name) -> Result<(), ClientError> {
+        let trust = self.trust();
+        let Ok(own) = self.tokens.verify_user(&trust, self.signer.token(), now()) else {
+            return Ok(());
+        };
+        let granted: Vec<&str> = own
+            .tags
+            .iter()
+            .filter_map(|tag| tag.strip_prefix("agent:"))
+            .collect();
+        let covers =
+            |grant: &&str| *grant == "*" || grant.split('.').next() == Some(agent.as_str());
+        if own.role != Role::Caller || granted.iter().any(covers) {
+            return Ok(());
+        }
+        Err(ClientError::NotGranted {
+            agent: agent.to_string(),
+            allowed: granted.join(", "),
+        })
+    }
+}
+
+pub(crate) fn now() -> Millis {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+}
