@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`accept`] is everything up to `authorise`: quick, without waiting, in the order of arrival. [`execute`] is the rest: it
-//! takes as long as the action. A stage that stops a request says so with [`Stop`]: silently, when nobody is entitled to an
+//! takes as long as the action. A stage that stops a request says so with a `Stop`: silently, when nobody is entitled to an
 //! answer, or with a refusal for an authentic caller.
 
 mod audit;

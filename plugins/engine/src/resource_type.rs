@@ -64,7 +64,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Adds a line to [`Outcome::log`].
+    /// Adds a line to [`crate::engine::Outcome::log`].
     pub fn say(&self, line: impl Into<String>) {
         self.log.borrow_mut().push(line.into());
     }
