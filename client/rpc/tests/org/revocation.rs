@@ -1,4 +1,4 @@
-//! Revocations at a real nats-server.
+//! Revocations and foreign certificates at a real nats-server.
 
 use std::fs;
 
@@ -92,4 +92,19 @@ async fn without_tls_the_broker_is_on_loopback_and_knows_later_revocations_at_it
         .await
         .unwrap();
     world.ok(&["org", "push"]);
+}
+
+/// TLS is verified always: a broker whose certificate another authority signed is not spoken to.
+#[tokio::test]
+async fn a_broker_of_a_foreign_authority_is_refused() {
+    let Some(program) = nats_server() else { return };
+    let (ours, theirs) = (World::new(&[]), World::new(&[]));
+    ours.ok(&["org", "add", "user", "rip"]);
+    let broker = Broker::start(&program, &theirs, false).await;
+    let refused = broker
+        .connect(&ours, "creds/users/rip.creds")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(refused.to_lowercase().contains("certificate"), "{refused}");
 }
