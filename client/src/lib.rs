@@ -29,7 +29,9 @@ mod discovery;
 mod error;
 mod event;
 mod gather;
+mod limit;
 mod party;
+mod rollout;
 mod stats;
 
 pub use call::{Aim, Call};
@@ -38,5 +40,7 @@ pub use ddl::{DdlStore, DdlStoreError};
 pub use discovery::{Discovered, Window};
 pub use error::ClientError;
 pub use event::{Answer, Event, Events};
+pub use limit::{Amount, AmountError, choose};
 pub use muster_bus::{Disturbance, Server};
+pub use rollout::{Rollout, Stop};
 pub use stats::Stats;
