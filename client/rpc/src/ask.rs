@@ -1,7 +1,7 @@
 //! Asking the fleet: from typed words to a [`Report`](crate::report::Report).
 //!
 //! ```text
-//! words -> plan (schema, coercion, validation) -> fleet (connect, discover, call) -> gather (events to a report)
+//! words -> plan (schema, coercion, validation) -> fleet (connect, discover) -> rollout (call after call) -> gather
 //! ```
 //!
 //! Everything that can be wrong about a request is found before the broker is spoken to. Nothing here draws results.
@@ -9,17 +9,22 @@
 mod error;
 mod fleet;
 mod gather;
+mod interrupt;
 mod nearest;
+mod nodes;
 mod plan;
 mod progress;
+mod rollout;
 mod secret;
 mod target;
 mod words;
 
 pub use error::AskError;
-pub use fleet::{Fleet, Found, Question};
+pub use fleet::{Fleet, Found};
+pub use nodes::{NodesError, read_nodes};
 pub use plan::{Plan, Schemas};
 pub use progress::Progress;
+pub use rollout::Question;
 pub use secret::read_secrets;
 pub use target::Target;
 pub use words::Words;

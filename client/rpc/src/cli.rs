@@ -9,6 +9,7 @@ pub mod find;
 mod help;
 pub mod inventory;
 pub mod org;
+pub mod pace;
 pub mod ping;
 pub mod plugin;
 mod read;

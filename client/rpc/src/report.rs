@@ -56,9 +56,9 @@ impl Reply {
 /// Counts, names and times of one request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RequestStats {
-    /// The request's id; none when nothing was sent.
-    pub request: Option<String>,
-    /// How many nodes were asked.
+    /// The requests' ids, one for each batch; none when nothing was sent.
+    pub requests: Vec<String>,
+    /// How many nodes were meant.
     pub discovered: usize,
     /// Answers with status OK.
     pub ok: usize,
@@ -68,6 +68,8 @@ pub struct RequestStats {
     pub missing: BTreeSet<Identity>,
     /// Those of them that are not connected, as the broker says.
     pub not_connected: BTreeSet<Identity>,
+    /// Nodes that were meant and not asked, because the rollout ended before.
+    pub not_asked: BTreeSet<Identity>,
     /// Nodes that answered without being asked, or twice.
     pub unexpected: BTreeSet<Identity>,
     /// How many answers were not believed, by the word of the refusal.
@@ -95,6 +97,8 @@ pub enum Gap {
     SlowConsumer,
     /// The caller did not wait for the end.
     Interrupted,
+    /// A later batch could not be sent.
+    Broken,
 }
 
 impl Gap {
@@ -105,6 +109,7 @@ impl Gap {
             Self::Reconnected => "reconnected",
             Self::SlowConsumer => "slow_consumer",
             Self::Interrupted => "interrupted",
+            Self::Broken => "broken",
         }
     }
 
@@ -121,6 +126,7 @@ impl Gap {
                 "answers came faster than they could be read, and some were dropped"
             }
             Self::Interrupted => "interrupted before all nodes had answered",
+            Self::Broken => "a batch could not be sent to all of its nodes",
         }
     }
 }
@@ -150,12 +156,17 @@ impl RequestStats {
         self.missing.difference(&self.not_connected)
     }
 
+    /// How many of those who were asked failed or did not answer.
+    pub fn bad(&self) -> usize {
+        self.failed + self.missing.len()
+    }
+
     /// How the command ends. Silence of some nodes counts as their failure; of all nodes it has a code of its own,
-    /// unless the caller did not wait for them.
+    /// unless the caller did not wait for them or did not ask them all.
     pub fn exit(&self) -> Exit {
         if self.discovered == 0 {
             Exit::Local
-        } else if self.gaps.contains(&Gap::Interrupted) {
+        } else if self.gaps.contains(&Gap::Interrupted) || !self.not_asked.is_empty() {
             Exit::SomeFailed
         } else if self.responses() == 0 {
             Exit::NoneAnswered
@@ -207,6 +218,14 @@ mod tests {
         let mut stats = stats(5, 0, 0);
         stats.gaps.insert(Gap::Interrupted);
         assert_eq!(stats.exit(), Exit::SomeFailed);
+    }
+
+    #[test]
+    fn a_rollout_that_ended_early_is_no_success() {
+        let mut stats = stats(5, 0, 0);
+        stats.not_asked = std::mem::take(&mut stats.missing);
+        stats.missing = stats.not_asked.pop_first().into_iter().collect();
+        assert_eq!((stats.bad(), stats.exit()), (1, Exit::SomeFailed));
     }
 
     #[test]

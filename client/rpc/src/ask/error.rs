@@ -7,6 +7,7 @@ use muster_client::{ClientError, DdlStoreError};
 use muster_ddl::InputError;
 use muster_wire::filter::FilterError;
 
+use super::nodes::NodesError;
 use crate::exit::Exit;
 
 /// Why nothing came of asking.
@@ -75,6 +76,9 @@ pub enum AskError {
         #[source]
         source: io::Error,
     },
+    /// The list of nodes to ask cannot be used.
+    #[error(transparent)]
+    Nodes(#[from] NodesError),
     /// Schemas cannot be read.
     #[error(transparent)]
     Schemas(#[from] DdlStoreError),
@@ -131,8 +135,10 @@ impl AskError {
             | Self::UnknownAgent { .. }
             | Self::UnknownAction { .. }
             | Self::NoAction { .. }
+            | Self::Nodes(NodesError::AndFilters | NodesError::TwoReaders { .. })
             | Self::Input { .. } => Exit::Usage,
             Self::Secret { .. }
+            | Self::Nodes(_)
             | Self::Schemas(_)
             | Self::Client(_)
             | Self::Interrupted

@@ -1,41 +1,26 @@
-//! The fleet, as somebody asks it: connects, finds nodes, and asks them. Shows progress; draws no results.
+//! The fleet, as somebody asks it: connects, and finds nodes. Shows progress; draws no results.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_client::{Aim, Answer, Call, Client, ClientError, Server, Window};
+use muster_client::{Answer, Client, ClientError, Server, Window};
 use muster_wire::filter::Filter;
 use muster_wire::identity::Identity;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::error::AskError;
-use super::gather::{Gathering, Step};
-use super::plan::Plan;
+use super::interrupt::Interrupt;
 use super::progress::Progress;
 use super::target::Target;
 use crate::clock;
-use crate::error::Error;
-use crate::printer::OutputError;
-use crate::report::{Gap, Reply, Report, RequestStats};
+use crate::report::{Gap, RequestStats};
 use crate::settings::Settings;
 
 /// A connection to the fleet.
 #[derive(Debug)]
 pub struct Fleet {
-    client: Client,
+    pub(super) client: Client,
     /// The longest time that is listened for nodes.
-    listen: Duration,
-}
-
-/// A request, and how long it may take.
-#[derive(Debug)]
-pub struct Question<'a> {
-    /// What is asked.
-    pub plan: &'a Plan<'a>,
-    /// How long the action may take on a node; as long as its schema says when absent.
-    pub timeout: Option<Duration>,
-    /// How long a node may take until it begins.
-    pub ttl: Duration,
+    pub(super) listen: Duration,
 }
 
 /// The nodes that were found, and how.
@@ -45,6 +30,17 @@ pub struct Found {
     pub nodes: BTreeSet<Identity>,
     /// How they were found.
     pub stats: RequestStats,
+}
+
+impl Found {
+    /// Nodes that somebody has named: nothing is looked for.
+    pub fn named(nodes: BTreeSet<Identity>) -> Self {
+        let stats = RequestStats {
+            started: clock::now(),
+            ..RequestStats::default()
+        };
+        Self { nodes, stats }
+    }
 }
 
 impl Fleet {
@@ -94,13 +90,7 @@ impl Fleet {
         let started = clock::now();
         if filter.identities_exact().is_some() {
             let nodes = self.client.discover(filter).await?.nodes;
-            return Ok(Found {
-                nodes,
-                stats: RequestStats {
-                    started,
-                    ..RequestStats::default()
-                },
-            });
+            return Ok(Found::named(nodes));
         }
         let waiting = progress.discovering();
         let mut interrupt = Interrupt::listen();
@@ -126,58 +116,6 @@ impl Fleet {
             stats,
         })
     }
-
-    /// Asks the nodes, and shows each answer as it comes. Nothing is sent if there is no node. An interruption ends the
-    /// waiting, not what the nodes do.
-    pub async fn ask(
-        &self,
-        question: Question<'_>,
-        found: Found,
-        progress: &Progress<'_>,
-        mut show: impl FnMut(&Reply) -> Result<(), OutputError>,
-    ) -> Result<Report, Error> {
-        let Found { nodes, stats } = found;
-        let (agent, action) = (question.plan.ddl.name(), question.plan.action);
-        let mut gathering = Gathering::new(agent, action, nodes.clone(), stats);
-        if nodes.is_empty() {
-            return Ok(gathering.report());
-        }
-        let waiting = progress.calling(nodes.len());
-        let mut interrupt = Interrupt::listen();
-        let mut events = self.client.call(self.call(&question, nodes)?);
-        loop {
-            let event = tokio::select! {
-                event = events.next() => event,
-                () = interrupt.came() => {
-                    gathering.interrupt();
-                    break;
-                }
-            };
-            let Some(event) = event else { break };
-            match gathering.take(event).map_err(AskError::from)? {
-                Step::Reply(reply) => waiting.aside(|| show(reply))?,
-                Step::Over => break,
-                Step::Quiet => {}
-            }
-            waiting.count(gathering.heard());
-        }
-        waiting.over();
-        Ok(gathering.report())
-    }
-
-    fn call(&self, question: &Question<'_>, nodes: BTreeSet<Identity>) -> Result<Call, AskError> {
-        let Plan { ddl, action, data } = question.plan;
-        let call =
-            Call::new(ddl.name(), action.name(), Aim::Nodes(nodes)).map_err(ClientError::from)?;
-        let wait = question.timeout.unwrap_or(ddl.timeout()) + self.listen;
-        Ok(Call {
-            data: data.clone(),
-            timeout: question.timeout,
-            ttl: question.ttl,
-            wait,
-            ..call
-        })
-    }
 }
 
 /// Whoever says how long to listen is taken at their word; otherwise silence ends it.
@@ -191,21 +129,5 @@ fn window(settings: &Settings, listen: Option<Duration>) -> Window {
             most: settings.discovery_timeout,
             quiet: settings.discovery_window.unwrap_or(Window::default().quiet),
         },
-    }
-}
-
-/// Ctrl-C, from now on. Where signals cannot be had it ends the process, as ever.
-struct Interrupt(Option<Signal>);
-
-impl Interrupt {
-    fn listen() -> Self {
-        Self(signal(SignalKind::interrupt()).ok())
-    }
-
-    async fn came(&mut self) {
-        match &mut self.0 {
-            Some(signal) => drop(signal.recv().await),
-            None => std::future::pending().await,
-        }
     }
 }

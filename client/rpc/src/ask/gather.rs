@@ -1,7 +1,7 @@
 //! From the events of a call to a report. A plain fold: it neither waits nor prints.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use muster_client::{Answer, ClientError, Event, Stats};
 use muster_ddl::Action;
@@ -10,7 +10,7 @@ use muster_wire::identity::Identity;
 
 use crate::report::{Gap, Reply, Report, RequestStats};
 
-/// A report that grows.
+/// A report that grows, batch by batch.
 #[derive(Debug)]
 pub(super) struct Gathering<'a> {
     action: &'a Action,
@@ -19,6 +19,9 @@ pub(super) struct Gathering<'a> {
     awaited: BTreeSet<Identity>,
     published: Option<Instant>,
     begun: Instant,
+    /// Times of the current batch.
+    publishing: Duration,
+    waiting: Duration,
 }
 
 /// What an event means for whoever watches.
@@ -33,11 +36,11 @@ pub(super) enum Step<'a> {
 }
 
 impl<'a> Gathering<'a> {
-    /// Nothing has happened yet to a request to these nodes. `stats` says how they were found.
+    /// Nothing has happened yet to a request to so many nodes. `stats` says how they were found.
     pub(super) fn new(
         agent: &str,
         action: &'a Action,
-        nodes: BTreeSet<Identity>,
+        discovered: usize,
         stats: RequestStats,
     ) -> Self {
         let report = Report {
@@ -46,7 +49,7 @@ impl<'a> Gathering<'a> {
             replies: Vec::new(),
             summaries: Vec::new(),
             stats: RequestStats {
-                discovered: nodes.len(),
+                discovered,
                 ..stats
             },
         };
@@ -55,15 +58,41 @@ impl<'a> Gathering<'a> {
             action,
             summarizer,
             report,
-            awaited: nodes,
+            awaited: BTreeSet::new(),
             published: None,
             begun,
+            publishing: Duration::ZERO,
+            waiting: Duration::ZERO,
         }
+    }
+
+    /// These nodes are asked now.
+    pub(super) fn begin(&mut self, batch: BTreeSet<Identity>) {
+        self.awaited = batch;
+        self.begun = Instant::now();
+    }
+
+    /// Nobody is waited for any more: whoever of the batch has not answered is missing.
+    pub(super) fn end(&mut self) {
+        let stats = &mut self.report.stats;
+        // Whoever is missing was waited for until now, not only until the last answer.
+        if let Some(published) = self.published.take().filter(|_| !self.awaited.is_empty()) {
+            self.waiting = published.elapsed();
+        }
+        stats.missing.append(&mut self.awaited);
+        stats.publishing += std::mem::take(&mut self.publishing);
+        stats.waiting += std::mem::take(&mut self.waiting);
+    }
+
+    /// The balance so far.
+    pub(super) fn stats(&self) -> &RequestStats {
+        &self.report.stats
     }
 
     /// How many nodes have been heard of, present or absent.
     pub(super) fn heard(&self) -> usize {
-        self.report.stats.discovered - self.awaited.len()
+        let stats = &self.report.stats;
+        stats.responses() + stats.missing.len()
     }
 
     /// Takes one event in.
@@ -71,8 +100,8 @@ impl<'a> Gathering<'a> {
         let stats = &mut self.report.stats;
         match event {
             Event::Published { request, .. } => {
-                stats.request = Some(request.to_string());
-                stats.publishing = self.begun.elapsed();
+                stats.requests.push(request.to_string());
+                self.publishing = self.begun.elapsed();
                 self.published = Some(Instant::now());
             }
             Event::Reply(answer) => return Ok(self.reply(*answer)),
@@ -96,7 +125,7 @@ impl<'a> Gathering<'a> {
         let Answer { reply, after } = answer;
         let stats = &mut self.report.stats;
         self.awaited.remove(&reply.sender);
-        stats.waiting = stats.waiting.max(after);
+        self.waiting = self.waiting.max(after);
         let reply = Reply {
             node: reply.sender,
             status: reply.statuscode,
@@ -118,27 +147,20 @@ impl<'a> Gathering<'a> {
     /// The library's own balance: it knows times, and what was lost.
     fn finish(&mut self, finished: &Stats) {
         let stats = &mut self.report.stats;
-        stats.publishing = finished.publishing;
-        stats.waiting = finished.waiting;
+        self.publishing = finished.publishing;
+        self.waiting = finished.waiting;
         stats.gaps.extend(finished.incomplete.map(Gap::from));
-        if self.awaited.is_empty() {
-            self.published = None;
-        }
     }
 
-    /// The user does not want to wait any longer.
-    pub(super) fn interrupt(&mut self) {
-        self.report.stats.gaps.insert(Gap::Interrupted);
+    /// The result is not the whole truth.
+    pub(super) fn gap(&mut self, gap: Gap) {
+        self.report.stats.gaps.insert(gap);
     }
 
-    /// The report of what came.
-    pub(super) fn report(mut self) -> Report {
-        let stats = &mut self.report.stats;
-        stats.missing.append(&mut self.awaited);
-        // Whoever is missing was waited for until now, not only until the last answer.
-        if let Some(published) = self.published {
-            stats.waiting = published.elapsed();
-        }
+    /// The report of what came. `not_asked` were meant, too.
+    pub(super) fn report(mut self, not_asked: BTreeSet<Identity>) -> Report {
+        self.end();
+        self.report.stats.not_asked = not_asked;
         self.report.summaries = self.summarizer.finish();
         self.report
     }

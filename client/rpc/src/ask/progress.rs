@@ -1,6 +1,7 @@
 //! What a person at a terminal sees while waiting. On standard error, and only if that is a terminal; who redirects it
 //! sees nothing of it.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -58,6 +59,20 @@ impl<'a> Progress<'a> {
             Some(nodes),
             "{pos} / {len}  {elapsed:>4} [{bar:50}] {percent:>3}%",
         )
+    }
+
+    /// The batch with this number, of so many, goes out to so many nodes. A single one is not worth a word.
+    pub fn batch(&self, waiting: &Waiting, (number, count): (usize, usize), nodes: usize) {
+        if count > 1 {
+            let nodes = format_args!("{nodes} {}", if nodes == 1 { "node" } else { "nodes" });
+            let line = format_args!("Batch {number} of {count}: {nodes}");
+            waiting.aside(|| self.printer.say(line));
+        }
+    }
+
+    /// Tells why nobody else is asked.
+    pub fn complain(&self, waiting: &Waiting, why: impl Display) {
+        waiting.aside(|| self.printer.error(why));
     }
 
     fn waiting(&self, length: Option<u64>, template: &str) -> Waiting {

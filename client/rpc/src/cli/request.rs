@@ -1,11 +1,13 @@
 //! `rpc do`: what may be typed.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use muster_ddl::DisplayOverride;
 
 use super::filters::Filters;
+use super::pace::Pace;
 use super::seconds::seconds;
 
 /// How the command is used.
@@ -18,6 +20,7 @@ pub const AFTER: &str = "Examples:
   rpc puppetral do type=user name=rip password=-   asks for the password
   rpc rpcutil get_fact fact=country -C apache --display all
   rpc do service restart service=httpd -W country=uk -j
+  rpc find -C apache | rpc do rpcutil ping --nodes -
 
 `rpc plugin doc AGENT` tells what actions do and take. An interrupted request
 (Ctrl-C) exits with 2 if it was sent: the nodes that were asked go on.";
@@ -53,6 +56,12 @@ pub struct Request {
     /// How long a node may take until it begins
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
     pub ttl: Duration,
+    /// Ask the nodes that this file lists, as lines or JSON; - is standard input
+    #[arg(long, value_name = "FILE", help_heading = "Filters")]
+    pub nodes: Option<PathBuf>,
+    /// How many of them, and how fast.
+    #[command(flatten)]
+    pub pace: Pace,
     /// Which nodes.
     #[command(flatten)]
     pub filters: Filters,

@@ -17,11 +17,19 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected seconds, from 0.001 to 86400".to_owned())
 }
 
+/// Reads a stretch of time that may be none: `0`, and what [`seconds`] reads.
+pub fn pause(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    seconds(text).map_err(|_| "expected seconds, 0 or from 0.001 to 86400".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::seconds;
+    use super::{pause, seconds};
 
     #[test]
     fn whole_seconds_and_parts_of_them() {
@@ -33,5 +41,12 @@ mod tests {
         ] {
             assert!(seconds(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_pause_may_be_none() {
+        assert_eq!(pause("0"), Ok(Duration::ZERO));
+        assert_eq!(pause("0.25"), Ok(Duration::from_millis(250)));
+        assert!(pause("").is_err() && pause("-1").is_err());
     }
 }

@@ -1,7 +1,4 @@
 //! `rpc facts`: how the values of a fact are spread over the fleet.
-
-use std::time::Duration;
-
 use super::context::Context;
 use super::request::nobody_found;
 use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Target, Words};
@@ -25,12 +22,9 @@ pub async fn run(args: Facts, cx: Context<'_>) -> Result<Exit, Error> {
     let fleet = Fleet::connect(&settings, &target).await?;
     let progress = Progress::new(cx.printer, !args.json);
     let found = fleet.discover(&target.filter, &progress).await?;
-    let question = Question {
-        plan: &plan,
-        timeout: None,
-        ttl: Duration::from_mins(1),
-    };
-    let report = fleet.ask(question, found, &progress, |_| Ok(())).await?;
+    let report = fleet
+        .ask(Question::new(&plan), found, &progress, |_| Ok(()))
+        .await?;
     let groups = groups(&report);
     if args.json {
         cx.json(&Document::new(&args.fact, &groups, &report))?;

@@ -1,19 +1,17 @@
 //! `rpc inventory`: all about one node.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use muster_wire::identity::Identity;
 
 use super::context::Context;
 use crate::ask::{Fleet, Found, Plan, Progress, Question, Schemas, Target, Words};
 use crate::cli::inventory;
-use crate::clock;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::inventory::{Document, Inventory};
 use crate::render::printable::line;
-use crate::report::{Report, RequestStats};
+use crate::report::Report;
 
 /// Runs the command. The node is asked both questions at once.
 pub async fn run(args: inventory::Inventory, cx: Context<'_>) -> Result<Exit, Error> {
@@ -52,23 +50,14 @@ async fn ask(
     let words = Words::read("rpcutil", &[action.to_owned()])?;
     let (ddl, action) = schemas.action(&words)?;
     let plan = Plan::new(ddl, action, &[])?;
-    let question = Question {
-        plan: &plan,
-        timeout: None,
-        ttl: Duration::from_mins(1),
-    };
-    let stats = RequestStats {
-        started: clock::now(),
-        ..RequestStats::default()
-    };
-    let found = Found {
-        nodes: BTreeSet::from([args.node.clone()]),
-        stats,
-    };
+    let found = Found::named(BTreeSet::from([args.node.clone()]));
     fleet
-        .ask(question, found, &Progress::new(cx.printer, false), |_| {
-            Ok(())
-        })
+        .ask(
+            Question::new(&plan),
+            found,
+            &Progress::new(cx.printer, false),
+            |_| Ok(()),
+        )
         .await
 }
 

@@ -1,7 +1,16 @@
 //! `rpc do AGENT ACTION`, `rpc AGENT ACTION`: asks an action of all nodes that match, and shows what they answer.
 
+use std::collections::BTreeSet;
+
+use muster_client::choose;
+use muster_ddl::Action;
+use muster_wire::identity::Identity;
+
 use super::context::Context;
-use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Target, Words, read_secrets};
+use crate::ask::{
+    AskError, Fleet, Found, NodesError, Plan, Progress, Question, Schemas, Target, Words,
+    read_nodes, read_secrets,
+};
 use crate::cli::Cli;
 use crate::cli::request::Request;
 use crate::error::Error;
@@ -22,6 +31,7 @@ pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
         schemas.commands = Cli::commands();
     }
     let (ddl, action) = schemas.action(&words)?;
+    let nodes = listed(&args, &target, &words, action)?;
     let target = target.with_agent(ddl.name())?;
     let inputs = read_secrets(action, words.inputs).await?;
     let plan = Plan::new(ddl, action, &inputs)?;
@@ -29,11 +39,19 @@ pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
     let settings = settings.map_or_else(|| cx.settings(), Ok)?;
     let fleet = Fleet::connect(&settings, &target).await?;
     let progress = Progress::new(cx.printer, !args.json && !args.no_progress);
-    let found = fleet.discover(&target.filter, &progress).await?;
+    let mut found = match nodes {
+        Some(nodes) => Found::named(nodes),
+        None => fleet.discover(&target.filter, &progress).await?,
+    };
+    if let Some(limit) = args.pace.limit() {
+        found.nodes = choose(&found.nodes, limit, args.pace.limit_seed);
+    }
     let question = Question {
         plan: &plan,
         timeout: args.timeout,
         ttl: args.ttl,
+        rollout: args.pace.rollout(),
+        pause: args.pace.batch_sleep,
     };
     let view = View {
         action,
@@ -55,6 +73,30 @@ pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
     show(&report, &view, &args, &target, cx)?;
     cx.warn_of_gaps(&report);
     Ok(report.stats.exit())
+}
+
+/// The nodes that `--nodes` lists, if it is given.
+fn listed(
+    args: &Request,
+    target: &Target,
+    words: &Words,
+    action: &Action,
+) -> Result<Option<BTreeSet<Identity>>, AskError> {
+    let Some(path) = &args.nodes else {
+        return Ok(None);
+    };
+    if !target.filter.is_empty() {
+        return Err(NodesError::AndFilters.into());
+    }
+    let secret = words
+        .inputs
+        .iter()
+        .find(|(name, value)| value == "-" && action.is_sensitive(name));
+    if let Some((input, _)) = secret.filter(|_| path.as_os_str() == "-") {
+        let input = input.clone();
+        return Err(NodesError::TwoReaders { input }.into());
+    }
+    Ok(Some(read_nodes(path)?))
 }
 
 /// Shows what was not shown yet.

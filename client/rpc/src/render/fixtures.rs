@@ -22,7 +22,7 @@ pub(crate) fn reply(node: &str, code: u8, message: &str, data: Value) -> Reply {
 pub(crate) fn report(agent: &str, action: &str, replies: Vec<Reply>) -> Report {
     let ok = replies.iter().filter(|reply| reply.is_ok()).count();
     let stats = RequestStats {
-        request: Some("01890a5d-ac96-774b-bcce-b302099a8057".to_owned()),
+        requests: vec!["01890a5d-ac96-774b-bcce-b302099a8057".to_owned()],
         discovered: replies.len(),
         ok,
         failed: replies.len() - ok,

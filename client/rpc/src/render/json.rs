@@ -92,8 +92,10 @@ impl<'a> ReplyDocument<'a> {
 #[derive(Debug, Serialize)]
 pub struct Stats<'a> {
     requestid: Option<&'a str>,
+    requestids: &'a [String],
     no_responses: Vec<&'a Identity>,
     not_connected: Vec<&'a Identity>,
+    not_asked: Vec<&'a Identity>,
     unexpected_responses: Vec<&'a Identity>,
     disbelieved: &'a BTreeMap<&'static str, usize>,
     discovered: usize,
@@ -112,9 +114,11 @@ impl<'a> Stats<'a> {
     /// The part of a document that these are.
     pub fn new(stats: &'a RequestStats) -> Self {
         Self {
-            requestid: stats.request.as_deref(),
+            requestid: stats.requests.first().map(String::as_str),
+            requestids: &stats.requests,
             no_responses: stats.missing.iter().collect(),
             not_connected: stats.not_connected.iter().collect(),
+            not_asked: stats.not_asked.iter().collect(),
             unexpected_responses: stats.unexpected.iter().collect(),
             disbelieved: &stats.disbelieved,
             discovered: stats.discovered,

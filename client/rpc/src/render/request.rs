@@ -176,12 +176,13 @@ fn detail(reason: &Reason) -> Option<String> {
 fn absences(report: &Report, page: &mut Page) {
     let stats = &report.stats;
     let mut asked: BTreeSet<&Identity> = BTreeSet::new();
-    if stats.gaps.contains(&Gap::Interrupted) {
+    if stats.gaps.contains(&Gap::Interrupted) || !stats.not_asked.is_empty() {
         asked.extend(report.replies.iter().map(|reply| &reply.node));
         asked.extend(&stats.missing);
     }
-    let kinds: [(&str, BTreeSet<&Identity>); 4] = [
-        ("Asked before the interruption:", asked),
+    let kinds: [(&str, BTreeSet<&Identity>); 5] = [
+        ("Asked before it ended early:", asked),
+        ("Not asked:", stats.not_asked.iter().collect()),
         ("No response from:", stats.silent().collect()),
         (
             "No response from, because not connected:",

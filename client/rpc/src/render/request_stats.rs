@@ -15,10 +15,11 @@ pub fn request_stats(stats: &RequestStats) -> String {
     let rows = [
         (
             "Request",
-            stats
-                .request
-                .clone()
-                .unwrap_or_else(|| "none was sent".to_owned()),
+            match stats.requests.as_slice() {
+                [] => "none was sent".to_owned(),
+                [request] => request.clone(),
+                [first, others @ ..] => format!("{first} and {} more", others.len()),
+            },
         ),
         ("Nodes", stats.discovered.to_string()),
         ("Pass / Fail", format!("{} / {}", stats.ok, stats.failed)),
@@ -30,6 +31,7 @@ pub fn request_stats(stats: &RequestStats) -> String {
                 stats.not_connected.len()
             ),
         ),
+        ("Not Asked", stats.not_asked.len().to_string()),
         ("Unexpected Responses", stats.unexpected.len().to_string()),
         (
             "Disbelieved Responses",

@@ -58,19 +58,15 @@ fn nodes(names: &[&str]) -> BTreeSet<Identity> {
 fn gather(events: Vec<Event>, interrupted: bool) -> Report {
     let store = DdlStore::load(None).unwrap();
     let action = store.get("rpcutil").unwrap().action("get_fact").unwrap();
-    let mut gathering = Gathering::new(
-        "rpcutil",
-        action,
-        nodes(&["a", "b", "c"]),
-        RequestStats::default(),
-    );
+    let mut gathering = Gathering::new("rpcutil", action, 3, RequestStats::default());
+    gathering.begin(nodes(&["a", "b", "c"]));
     for event in events {
         gathering.take(event).unwrap();
     }
     if interrupted {
-        gathering.interrupt();
+        gathering.gap(Gap::Interrupted);
     }
-    gathering.report()
+    gathering.report(BTreeSet::new())
 }
 
 #[test]
@@ -89,7 +85,7 @@ fn every_event_finds_its_place() {
         false,
     );
     let stats = &report.stats;
-    assert_eq!(stats.request.as_deref(), Some(REQUEST));
+    assert_eq!(stats.requests, [REQUEST]);
     assert_eq!((stats.discovered, stats.ok, stats.failed), (3, 1, 1));
     assert_eq!(
         (&stats.missing, &stats.not_connected),
@@ -147,12 +143,8 @@ fn silence_is_counted_even_if_nobody_says_that_it_is_over() {
 fn steps_tell_the_watcher_what_to_show() {
     let store = DdlStore::load(None).unwrap();
     let action = store.get("rpcutil").unwrap().action("get_fact").unwrap();
-    let mut gathering = Gathering::new(
-        "rpcutil",
-        action,
-        nodes(&["a", "b"]),
-        RequestStats::default(),
-    );
+    let mut gathering = Gathering::new("rpcutil", action, 2, RequestStats::default());
+    gathering.begin(nodes(&["a", "b"]));
     assert!(matches!(gathering.take(published()), Ok(Step::Quiet)));
     let step = gathering.take(Event::Reply(answer("a", 0, &json!({}))));
     assert!(
@@ -165,4 +157,33 @@ fn steps_tell_the_watcher_what_to_show() {
         allowed: "service".into(),
     };
     assert!(gathering.take(Event::Failed(failed)).is_err());
+}
+
+#[test]
+fn batches_add_up() {
+    let store = DdlStore::load(None).unwrap();
+    let action = store.get("rpcutil").unwrap().action("get_fact").unwrap();
+    let mut gathering = Gathering::new("rpcutil", action, 4, RequestStats::default());
+    for (node, code) in [("a", 0), ("b", 1)] {
+        gathering.begin(nodes(&[node]));
+        gathering.take(published()).unwrap();
+        let reply = Event::Reply(answer(node, code, &json!({"value": "de"})));
+        gathering.take(reply).unwrap();
+        gathering.take(finished(None)).unwrap();
+        gathering.end();
+    }
+    gathering.begin(nodes(&["c"]));
+    gathering.take(published()).unwrap();
+    gathering.end();
+    assert_eq!((gathering.heard(), gathering.stats().bad()), (3, 2));
+    let report = gathering.report(nodes(&["d"]));
+    let stats = &report.stats;
+    assert_eq!((stats.discovered, stats.ok, stats.failed), (4, 1, 1));
+    assert_eq!(
+        (&stats.missing, &stats.not_asked),
+        (&nodes(&["c"]), &nodes(&["d"]))
+    );
+    assert_eq!((stats.requests.len(), stats.exit()), (3, Exit::SomeFailed));
+    assert!(stats.publishing >= Duration::from_millis(2));
+    assert!(stats.waiting >= Duration::from_millis(60));
 }

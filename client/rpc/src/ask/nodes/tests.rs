@@ -1,0 +1,92 @@
+//! Lists of nodes in every form, and what is none.
+
+use proptest::prelude::*;
+
+use super::{NodesError, parse, read_nodes};
+use crate::render::fixtures;
+use crate::render::json::Request;
+
+fn names(text: &str) -> Vec<String> {
+    let nodes = parse(text).unwrap();
+    nodes.iter().map(|node| node.as_str().to_owned()).collect()
+}
+
+fn refusal(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn text_has_a_name_a_line_and_comments() {
+    let text = "\u{feff}# web servers\r\nweb2 # the new one\n\n  WEB1.acme.net.\nweb2\n#\n";
+    assert_eq!(names(text), ["web1.acme.net", "web2"]);
+    assert!(names("# nobody\n\n").is_empty());
+}
+
+#[test]
+fn json_has_names_or_objects_that_hold_them() {
+    for text in [
+        r#"["b", "a"]"#,
+        r#" [{"sender": "a"}, {"certname": "b", "facts": {}}]"#,
+        r#"{"schema": "muster.nodes.v1", "nodes": ["a", "b"], "incomplete": false}"#,
+        r#""a" "b""#,
+        "{\"kind\":\"discovered\",\"nodes\":[\"a\",\"b\",\"c\"]}\n{\"kind\":\"result\",\"sender\":\"a\"}\n\
+         {\"kind\":\"result\",\"sender\":\"b\"}\n{\"kind\":\"stats\",\"request_stats\":{}}\n",
+    ] {
+        assert_eq!(names(text), ["a", "b"], "{text}");
+    }
+    assert!(names("[]").is_empty());
+}
+
+#[test]
+fn the_document_of_an_earlier_request_names_whoever_answered() {
+    let replies = [("b", 0), ("a", 1)];
+    let replies =
+        replies.map(|(node, code)| fixtures::reply(node, code, "", serde_json::json!({})));
+    let report = fixtures::report("rpcutil", "ping", replies.to_vec());
+    let document = serde_json::to_string_pretty(&Request::new(&report)).unwrap();
+    assert_eq!(names(&document), ["a", "b"]);
+}
+
+#[test]
+fn what_is_no_name_is_told_with_its_place() {
+    for (text, expected) in [
+        ("web1\n\nweb 2\n", "line 3: `web 2` holds ' '"),
+        ("web1\n*\n", "line 2: `*` holds '*'"),
+        (r#"["a", "b!"]"#, "name 2: `b!` holds '!'"),
+        ("\u{1b}[2J", "line 1: `\\x1b[2J` holds"),
+        (r#"["a", 7]"#, "entry 2 is no node"),
+        (r#"[{"name": "a"}]"#, "entry 1 is no node"),
+        (r#"["a""#, "it begins like JSON, but is none"),
+    ] {
+        let told = refusal(text);
+        assert!(told.starts_with(expected), "{text}: {told}");
+    }
+}
+
+#[test]
+fn a_list_without_nodes_asks_nobody() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = directory.path().join("nodes");
+    assert!(matches!(read_nodes(&path), Err(NodesError::Read { .. })));
+    std::fs::write(&path, "# gone\n").unwrap();
+    assert!(matches!(read_nodes(&path), Err(NodesError::Empty { .. })));
+    std::fs::write(&path, "a\nb").unwrap();
+    assert_eq!(read_nodes(&path).unwrap().len(), 2);
+}
+
+proptest! {
+    #[test]
+    fn text_and_json_say_the_same(names in prop::collection::btree_set("[a-z0-9]{1,8}(\\.[a-z0-9]{1,8}){0,2}", 0..20)) {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let text: String = names.iter().flat_map(|name| [name, " # ", name, "\n"]).collect();
+        let parsed = parse(&text).unwrap();
+        let seen: Vec<&str> = parsed.iter().map(muster_wire::identity::Identity::as_str).collect();
+        prop_assert_eq!(&seen, &names);
+        prop_assert_eq!(parse(&serde_json::to_string(&names).unwrap()).unwrap(), parsed);
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in any::<String>(), lead in "[\\[{\" ]?") {
+        let _ = parse(&format!("{lead}{text}"));
+    }
+}

@@ -1,0 +1,175 @@
+//! A request to nodes that are known: batch after batch, as long as the rollout allows. Tells how it goes on; draws no
+//! results.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use muster_client::{Aim, Call, ClientError, Rollout, Stop};
+use muster_wire::identity::Identity;
+
+use super::error::AskError;
+use super::fleet::{Fleet, Found};
+use super::gather::{Gathering, Step};
+use super::interrupt::Interrupt;
+use super::plan::Plan;
+use super::progress::{Progress, Waiting};
+use crate::error::Error;
+use crate::printer::OutputError;
+use crate::report::{Gap, Reply, Report};
+
+/// A request, and how long it may take.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// What is asked.
+    pub plan: &'a Plan<'a>,
+    /// How long the action may take on a node; as long as its schema says when absent.
+    pub timeout: Option<Duration>,
+    /// How long a node may take until it begins.
+    pub ttl: Duration,
+    /// In which batches.
+    pub rollout: Rollout,
+    /// How long to pause between batches.
+    pub pause: Duration,
+}
+
+/// How waiting for a batch ended, when it was not by itself.
+enum Broken {
+    /// The user wants no more.
+    Interrupted,
+    /// The batch could not be sent.
+    Failed(ClientError),
+    /// The answers cannot be shown.
+    Output(OutputError),
+}
+
+impl<'a> Question<'a> {
+    /// A question to all nodes at once, which may begin within a minute.
+    pub fn new(plan: &'a Plan<'a>) -> Self {
+        Self {
+            plan,
+            timeout: None,
+            ttl: Duration::from_mins(1),
+            rollout: Rollout::default(),
+            pause: Duration::ZERO,
+        }
+    }
+}
+
+impl Fleet {
+    /// Asks the nodes, and shows each answer as it comes. Nothing is sent if there is no node. An interruption ends the
+    /// waiting and the rollout, not what nodes do that were asked. So does a batch that cannot be sent, unless it is the
+    /// first: then nobody was asked, and it is an error.
+    pub async fn ask(
+        &self,
+        question: Question<'_>,
+        found: Found,
+        progress: &Progress<'_>,
+        mut show: impl FnMut(&Reply) -> Result<(), OutputError>,
+    ) -> Result<Report, Error> {
+        let Found { nodes, stats } = found;
+        let (agent, action) = (question.plan.ddl.name(), question.plan.action);
+        let mut gathering = Gathering::new(agent, action, nodes.len(), stats);
+        if nodes.is_empty() {
+            return Ok(gathering.report(nodes));
+        }
+        let mut batches = VecDeque::from(question.rollout.batches(&nodes));
+        let (count, mut asked) = (batches.len(), 0);
+        let waiting = progress.calling(nodes.len());
+        let mut interrupt = Interrupt::listen();
+        while let Some(batch) = batches.pop_front() {
+            asked += 1;
+            progress.batch(&waiting, (asked, count), batch.len());
+            gathering.begin(batch.clone());
+            let call = self.call(&question, batch)?;
+            let ended = self
+                .wait(call, &mut gathering, &mut interrupt, &waiting, &mut show)
+                .await;
+            gathering.end();
+            match ended {
+                Ok(()) => {}
+                Err(Broken::Interrupted) => {
+                    gathering.gap(Gap::Interrupted);
+                    break;
+                }
+                Err(Broken::Failed(error)) if asked == 1 => {
+                    return Err(AskError::from(error).into());
+                }
+                Err(Broken::Failed(error)) => {
+                    gathering.gap(Gap::Broken);
+                    progress.complain(&waiting, error);
+                    break;
+                }
+                Err(Broken::Output(error)) => return Err(error.into()),
+            }
+            if batches.is_empty() {
+                break;
+            }
+            let bad = gathering.stats().bad();
+            if let Err(stop) = question.rollout.verdict(asked, bad, nodes.len()) {
+                progress.complain(&waiting, reason(stop, (asked, count)));
+                break;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(question.pause) => {}
+                () = interrupt.came() => {
+                    gathering.gap(Gap::Interrupted);
+                    break;
+                }
+            }
+        }
+        waiting.over();
+        Ok(gathering.report(batches.into_iter().flatten().collect()))
+    }
+
+    /// Makes one call, and waits for its end.
+    async fn wait(
+        &self,
+        call: Call,
+        gathering: &mut Gathering<'_>,
+        interrupt: &mut Interrupt,
+        waiting: &Waiting,
+        show: &mut impl FnMut(&Reply) -> Result<(), OutputError>,
+    ) -> Result<(), Broken> {
+        let mut events = self.client.call(call);
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = interrupt.came() => return Err(Broken::Interrupted),
+            };
+            let Some(event) = event else { return Ok(()) };
+            match gathering.take(event).map_err(Broken::Failed)? {
+                Step::Reply(reply) => waiting.aside(|| show(reply)).map_err(Broken::Output)?,
+                Step::Over => return Ok(()),
+                Step::Quiet => {}
+            }
+            waiting.count(gathering.heard());
+        }
+    }
+
+    fn call(&self, question: &Question<'_>, nodes: BTreeSet<Identity>) -> Result<Call, AskError> {
+        let Plan { ddl, action, data } = question.plan;
+        let call =
+            Call::new(ddl.name(), action.name(), Aim::Nodes(nodes)).map_err(ClientError::from)?;
+        let wait = question.timeout.unwrap_or(ddl.timeout()) + self.listen;
+        Ok(Call {
+            data: data.clone(),
+            timeout: question.timeout,
+            ttl: question.ttl,
+            wait,
+            ..call
+        })
+    }
+}
+
+/// Why nobody else is asked, in words.
+fn reason(stop: Stop, (asked, count): (usize, usize)) -> String {
+    let why = match stop {
+        Stop::Canary { bad } => {
+            format!("{bad} of the canaries failed or did not answer")
+        }
+        Stop::Failures { bad, allowed } => {
+            format!("{bad} nodes failed or did not answer, and {allowed} may")
+        }
+    };
+    format!("stopped after batch {asked} of {count}: {why}")
+}
