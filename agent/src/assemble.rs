@@ -338,6 +338,8 @@ fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {
     Ok(vec![
         muster_rpcutil::agent()?,
         muster_puppetral::agent(options)?,
+        muster_package::agent()?,
+        muster_service::agent()?,
     ])
 }
 

@@ -1,5 +1,7 @@
 //! Resources on demand: the six command lines that started it all, twice each, on a node with a scratch root.
 
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
 
 use muster_wire::reply::Reply;
@@ -89,6 +91,35 @@ async fn a_package_without_a_database_is_a_clear_failure() {
     assert_eq!(reply.statuscode, Status::Failed);
     assert!(
         reply.statusmsg.contains("/var/lib/dpkg"),
+        "{}",
+        reply.statusmsg
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_is_looked_at_started_and_unknown_ones_are_told() {
+    let world = World::new(|_| {}).await;
+    let scripts = world.node.root().join("etc/init.d");
+    std::fs::create_dir_all(&scripts).unwrap();
+    let script = "#!/bin/sh\ncase $1 in start) echo > /tmp/on;; status) test -e /tmp/on;; *) exit 2;; esac\n";
+    std::fs::write(scripts.join("httpd"), script).unwrap();
+    std::fs::set_permissions(scripts.join("httpd"), PermissionsExt::from_mode(0o755)).unwrap();
+    for (action, expected) in [
+        ("status", json!({"status": "stopped"})),
+        ("start", json!({"status": "running", "changed": true})),
+        ("status", json!({"status": "running"})),
+    ] {
+        let data = json!({"service": "httpd"});
+        let reply = world.caller.ask(NODE, "service", action, data).await.reply;
+        assert_eq!(reply.statuscode, Status::Ok, "{reply:?}");
+        assert_eq!(Value::Object(reply.data), expected, "{action}");
+    }
+    let data = json!({"service": "ghost"});
+    let reply = world.caller.ask(NODE, "service", "status", data);
+    let reply = reply.await.reply;
+    assert_eq!(reply.statuscode, Status::Failed, "{reply:?}");
+    assert!(
+        reply.statusmsg.contains("no such service"),
         "{}",
         reply.statusmsg
     );

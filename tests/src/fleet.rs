@@ -36,7 +36,7 @@ pub struct Blueprint {
     pub classes: Vec<String>,
     /// The text of its policy files, by file name.
     pub policies: Vec<(String, String)>,
-    /// Its agents, besides rpcutil and puppetral.
+    /// Its agents, besides those that come with the product.
     pub agents: Vec<Agent>,
     /// Limits of every agent.
     pub limits: Limits,
@@ -161,6 +161,8 @@ fn build(directory: &Path, organisation: &Organisation, blueprint: Blueprint) ->
     let mut agents = vec![
         muster_rpcutil::agent().unwrap(),
         muster_puppetral::agent(puppetral).unwrap(),
+        muster_package::agent().unwrap(),
+        muster_service::agent().unwrap(),
     ];
     agents.extend(blueprint.agents);
     for agent in agents {

@@ -103,7 +103,7 @@ fn puppetral_takes_the_properties_of_any_type() {
 
 #[test]
 fn documentation_is_as_agreed() {
-    for name in ["puppetral", "rpcutil"] {
+    for name in ["package", "puppetral", "rpcutil", "service"] {
         golden(&format!("{name}.txt"), &doc::text(&load(name)));
         golden(&format!("{name}.md"), &doc::markdown(&load(name)));
     }

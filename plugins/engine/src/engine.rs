@@ -78,6 +78,11 @@ impl Engine {
         known.check(resource)
     }
 
+    /// A resource of which nothing is desired. The name is not judged: `*` stands for all in messages.
+    pub fn named(&self, type_name: &str, title: &str) -> Result<Resource, EngineError> {
+        Resource::named(self.type_named(type_name)?.schema(), title)
+    }
+
     /// What would change. Reads the machine, changes nothing (an exec's guards run, as they decide).
     pub fn plan(&self, resource: &Resource, cancel: Cancel) -> Result<Plan, EngineError> {
         let known = self.type_named(&resource.type_name)?;

@@ -97,18 +97,26 @@ impl EngineError {
 
     /// What went wrong without the resource's name, causes included: the end of an event's message.
     pub fn reason(&self) -> String {
-        let mut reason = match self {
+        self.followed_by_causes(match self {
             Self::System { doing, .. } => doing.clone(),
             Self::Failed { problem, .. } => problem.clone(),
             other => other.to_string(),
-        };
+        })
+    }
+
+    /// The whole message in one line, causes included.
+    pub fn line(&self) -> String {
+        self.followed_by_causes(self.to_string())
+    }
+
+    fn followed_by_causes(&self, mut line: String) -> String {
         let mut cause = std::error::Error::source(self);
         while let Some(inner) = cause {
-            reason.push_str(": ");
-            reason.push_str(&inner.to_string());
+            line.push_str(": ");
+            line.push_str(&inner.to_string());
             cause = inner.source();
         }
-        reason
+        line
     }
 
     /// Whether the request was wrong, rather than the machine: nothing was changed, and asking again is no use.

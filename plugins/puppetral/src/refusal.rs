@@ -9,9 +9,9 @@ use muster_engine::EngineError;
 /// A wrong request is told apart from a machine that would not (status 4 and 1).
 pub(crate) fn of_engine(error: &EngineError) -> ActionError {
     if error.is_invalid() {
-        ActionError::invalid(chain(error))
+        ActionError::invalid(error.line())
     } else {
-        ActionError::failed(chain(error))
+        ActionError::failed(error.line())
     }
 }
 

@@ -98,15 +98,10 @@ impl ResourceType for Service {
         let found = choose(cx, resource)?.query(cx, resource)?;
         let more = resource.text("ensure") == Some("running")
             || matches!(resource.text("enable"), Some("true" | "mask"));
-        match &found.missing {
-            Some(place) if more => Err(EngineError::failed(
-                resource,
-                format!("there is no such service: looked for {place}"),
-            )),
-            _ => Ok(State {
-                values: values(&found),
-            }),
-        }
+        let found = if more { found.known(resource)? } else { found };
+        Ok(State {
+            values: values(&found),
+        })
     }
 
     fn plan(&self, resource: &Resource, state: &State) -> Plan {

@@ -2,8 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use muster_engine::Cx;
+use muster_engine::providers::service::{Action, choose};
 use muster_engine::resource::Value;
+use muster_system::command::Cancel;
 use muster_system::fake::FakeSystem;
+use muster_system::real::RealSystem;
 use serde_json::json;
 
 use crate::support::{Scratch, apply, check, converges, error, fake, messages, output};
@@ -239,6 +243,26 @@ fn an_unknown_unit_says_what_was_looked_for() {
             .unwrap_err()
             .is_invalid()
     );
+}
+
+#[test]
+fn a_script_is_restarted_by_itself_only_when_the_resource_says_that_it_can() {
+    for (words, calls) in [
+        (json!({}), vec!["stop", "start"]),
+        (json!({"hasrestart": "false"}), vec!["stop", "start"]),
+        (json!({"hasrestart": "true"}), vec!["restart"]),
+        (json!({"restart": "echo own >> /tmp/told"}), vec!["own"]),
+    ] {
+        let scratch = with_script();
+        scratch.write("/etc/init.d/httpd", "#!/bin/sh\necho $1 >> /tmp/told\n");
+        let resource = check(&scratch.engine, "service", "httpd", words.clone()).unwrap();
+        let system = RealSystem::new(scratch.path("/"));
+        let cx = Cx::new(&system, Cancel::default());
+        let provider = choose(&cx, &resource).unwrap();
+        provider.act(&cx, &resource, Action::Restart).unwrap();
+        let told = scratch.text("/tmp/told");
+        assert_eq!(told.lines().collect::<Vec<_>>(), calls, "{words}");
+    }
 }
 
 #[test]

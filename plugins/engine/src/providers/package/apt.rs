@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use muster_system::{Command, Output};
 
-use super::{Action, Package, Packages, Status};
+use super::{Action, Outdated, Package, Packages, Status};
 use crate::error::EngineError;
 use crate::resource::Resource;
 use crate::resource_type::Cx;
@@ -104,9 +104,55 @@ impl Packages for Apt {
         }
         Ok(parse_all(&String::from_utf8_lossy(&output.stdout)))
     }
+
+    fn outdated(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<Outdated>, EngineError> {
+        must_have_database(cx, resource)?;
+        // Only a simulation, which needs no lock: it must not be in the way of who really installs.
+        let argv = [
+            "apt-get",
+            "-q",
+            "-s",
+            "-o",
+            "Debug::NoLocking=true",
+            "dist-upgrade",
+        ];
+        let output = run(cx, resource, &argv)?;
+        if !output.success() {
+            return Err(refused(resource, &argv.join(" "), &output));
+        }
+        Ok(parse_outdated(&String::from_utf8_lossy(&output.stdout)))
+    }
+
+    fn refresh(&self, cx: &Cx<'_>, resource: &Resource) -> Result<String, EngineError> {
+        must_have_database(cx, resource)?;
+        // Without the option apt ends with 0 when no source could be reached at all.
+        let argv = [
+            "apt-get",
+            "-q",
+            "-y",
+            "-o",
+            "APT::Update::Error-Mode=any",
+            "update",
+        ];
+        let output = run(cx, resource, &argv)?;
+        if output.success() {
+            Ok(output.text())
+        } else {
+            Err(refused(resource, &argv.join(" "), &output))
+        }
+    }
 }
 
 fn dpkg_query(cx: &Cx<'_>, resource: &Resource, more: &[&str]) -> Result<Output, EngineError> {
+    must_have_database(cx, resource)?;
+    run(
+        cx,
+        resource,
+        &[&["dpkg-query", "-W", "-f", FORMAT], more].concat(),
+    )
+}
+
+fn must_have_database(cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
     let found = cx.system.metadata(Path::new(DATABASE));
     if found
         .map_err(EngineError::during(
@@ -120,11 +166,7 @@ fn dpkg_query(cx: &Cx<'_>, resource: &Resource, more: &[&str]) -> Result<Output,
         );
         return Err(EngineError::failed(resource, problem));
     }
-    run(
-        cx,
-        resource,
-        &[&["dpkg-query", "-W", "-f", FORMAT], more].concat(),
-    )
+    Ok(())
 }
 
 fn run(cx: &Cx<'_>, resource: &Resource, argv: &[&str]) -> Result<Output, EngineError> {
@@ -210,9 +252,46 @@ fn parse_candidate(text: &str) -> Option<String> {
     Some(line.trim().to_owned()).filter(|version| version != "(none)")
 }
 
+/// Lines `Inst name [installed] (newest source...)`. What would only come along has no installed version.
+fn parse_outdated(text: &str) -> Vec<Outdated> {
+    let line = |line: &str| {
+        let (name, rest) = line.strip_prefix("Inst ")?.split_once(" [")?;
+        let (installed, rest) = rest.split_once("] (")?;
+        Some(Outdated {
+            name: name.to_owned(),
+            installed: installed.to_owned(),
+            newest: rest.split_whitespace().next()?.to_owned(),
+        })
+    };
+    let mut outdated: Vec<Outdated> = text.lines().filter_map(line).collect();
+    outdated.sort_by(|one, other| one.name.cmp(&other.name));
+    outdated
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Package, Status, parse_all, parse_candidate};
+    use super::{Outdated, Package, Status, parse_all, parse_candidate, parse_outdated};
+
+    #[test]
+    fn only_what_is_there_is_outdated() {
+        let text = "NOTE: This is only a simulation!\nReading package lists...\n\
+                    Inst zlib1g [1:1.2.13] (1:1.3.0 Debian:12.5/stable [amd64])\n\
+                    Inst linux-image-6 (6.1.4 Debian-Security:12/stable-security [amd64])\n\
+                    Inst libc6 [2.36-9] (2.36-10 Debian:12.5/stable [amd64]) []\n\
+                    Conf libc6 (2.36-10 Debian:12.5/stable [amd64])\nInst [] ()\nInst x [1] (\n";
+        let outdated = |name: &str, installed: &str, newest: &str| Outdated {
+            name: name.to_owned(),
+            installed: installed.to_owned(),
+            newest: newest.to_owned(),
+        };
+        assert_eq!(
+            parse_outdated(text),
+            [
+                outdated("libc6", "2.36-9", "2.36-10"),
+                outdated("zlib1g", "1:1.2.13", "1:1.3.0"),
+            ]
+        );
+    }
 
     #[test]
     fn the_status_of_each_line_is_understood() {

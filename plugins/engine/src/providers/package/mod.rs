@@ -45,6 +45,17 @@ pub enum Action<'a> {
     Unhold,
 }
 
+/// A package that is installed, and for which there is a newer version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outdated {
+    /// Its name.
+    pub name: String,
+    /// The version that is there.
+    pub installed: String,
+    /// The version that could be.
+    pub newest: String,
+}
+
 /// A way to look packages up and to change them.
 pub trait Packages {
     /// What is known about one package.
@@ -58,4 +69,11 @@ pub trait Packages {
 
     /// Every package that is known on the machine.
     fn all(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<Package>, EngineError>;
+
+    /// What an upgrade of the whole machine would bring to newer versions, by the package lists that are there; sorted by
+    /// name. What is held is not among them. The resource only names whom an error concerns.
+    fn outdated(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<Outdated>, EngineError>;
+
+    /// Gets the package lists anew, and returns what the tool said. A source that does not answer is a failure.
+    fn refresh(&self, cx: &Cx<'_>, resource: &Resource) -> Result<String, EngineError>;
 }

@@ -59,6 +59,17 @@ impl Services for Init {
         match action {
             Action::Start => own("start", "start"),
             Action::Stop => own("stop", "stop"),
+            Action::Restart
+                if resource.get("restart").is_some()
+                    || resource.text("hasrestart") == Some("true") =>
+            {
+                own("restart", "restart")
+            }
+            // As in Puppet, a script is not trusted to know `restart` unless the resource says so.
+            Action::Restart => {
+                own("stop", "stop")?;
+                own("start", "start")
+            }
             Action::Enable => enable(cx, resource, true),
             Action::Disable => enable(cx, resource, false),
             Action::Mask => Err(EngineError::failed(

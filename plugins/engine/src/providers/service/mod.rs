@@ -23,6 +23,19 @@ pub struct Service {
     pub enable: String,
 }
 
+impl Service {
+    /// Itself, or the failure that says where it was looked for in vain.
+    pub fn known(self, resource: &Resource) -> Result<Self, EngineError> {
+        match &self.missing {
+            None => Ok(self),
+            Some(place) => Err(EngineError::failed(
+                resource,
+                format!("there is no such service: looked for {place}"),
+            )),
+        }
+    }
+}
+
 /// What is to be done about a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
@@ -30,6 +43,8 @@ pub enum Action {
     Start,
     /// Stop it now.
     Stop,
+    /// Stop it and start it, or only start it when it does not run.
+    Restart,
     /// Start it at boot.
     Enable,
     /// Do not start it at boot.

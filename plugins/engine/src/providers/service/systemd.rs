@@ -38,6 +38,7 @@ impl Services for Systemd {
         match action {
             Action::Start => call("start"),
             Action::Stop => call("stop"),
+            Action::Restart => call("restart"),
             Action::Enable => {
                 call("unmask")?;
                 call("enable")

@@ -1,0 +1,349 @@
+//! The agent through the doors that the host uses, on a machine in memory: what apt is asked, and what is answered.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use muster_api::ddl::{Ddl, builtin};
+use muster_api::system::System;
+use muster_api::system::command::Output;
+use muster_api::system::fake::FakeSystem;
+use muster_api::testing::{TestNode, differences};
+use muster_api::wire::status::Status;
+use muster_api::{ActionError, Agent};
+use serde_json::{Value, json};
+
+use crate::{actions, agent};
+
+const INSTALL: &str = "apt-get -q -y -o DPkg::Options::=--force-confold install";
+const INSTALLED: &str = "install ok installed x 1.0\n";
+const HELD: &str = "hold ok installed x 1.0\n";
+const REMOVED: &str = "deinstall ok config-files x 1.0\n";
+
+/// A machine, and the agent on it.
+struct Machine {
+    agent: Agent,
+    system: FakeSystem,
+}
+
+impl Machine {
+    fn new(system: FakeSystem) -> Self {
+        Self {
+            agent: agent().unwrap(),
+            system,
+        }
+    }
+
+    /// A machine whose tools know the package `x`, of which there is a version 2.0; dpkg's line about it is changed by
+    /// what apt is told.
+    fn with_apt(line: &str) -> Self {
+        let system = FakeSystem::new();
+        system.file("/var/lib/dpkg/status", "");
+        system.file("/line", line);
+        system.on(&["dpkg-query"], |system, _| {
+            let line = system.text("/line");
+            Output::new(i32::from(line.is_empty()), line)
+        });
+        let policy = "x:\n  Installed: 1.0\n  Candidate: 2.0\n";
+        system.answer(&["apt-cache", "policy"], Output::new(0, policy));
+        system.answer(&["apt-mark"], Output::new(0, ""));
+        system.on(&["apt-get"], |system, command| {
+            let said = |word: &str| command.argv.iter().any(|said| said == word);
+            let wanted = command.argv.last().cloned().unwrap_or_default();
+            let version = wanted.split_once('=').map_or("2.0", |(_, version)| version);
+            let line = match () {
+                () if said("install") => format!("install ok installed x {version}\n"),
+                () if said("--purge") => String::new(),
+                () => REMOVED.to_owned(),
+            };
+            system.file("/line", line);
+            Output::new(0, "")
+        });
+        Self::new(system)
+    }
+
+    async fn ask(&self, action: &str, input: Value) -> Result<Value, ActionError> {
+        let declared = self.agent.ddl().action(action).unwrap();
+        let input = declared.validate_input(input.as_object().unwrap()).unwrap();
+        let node = TestNode::named("dev1.example.net").unwrap();
+        let system: Arc<dyn System> = Arc::new(self.system.clone());
+        let cx = node.context("package", action, system).unwrap();
+        let output = self.agent.handler(action).unwrap().call(&cx, input).await?;
+        Ok(Value::Object(declared.validate_output(&output).unwrap()))
+    }
+
+    fn changes(&self) -> Vec<String> {
+        let mut lines = self.system.lines();
+        lines.retain(|line| line.starts_with("apt-get") || line.starts_with("apt-mark"));
+        lines
+    }
+}
+
+#[test]
+fn types_names_and_examples_equal_the_ddl() {
+    let ddl = Ddl::from_slice(builtin("package").unwrap().as_bytes()).unwrap();
+    let found: Vec<String> = [
+        differences::<actions::Install>(&ddl),
+        differences::<actions::Update>(&ddl),
+        differences::<actions::Uninstall>(&ddl),
+        differences::<actions::Purge>(&ddl),
+        differences::<actions::Status>(&ddl),
+        differences::<actions::Checkupdates>(&ddl),
+        differences::<actions::Refresh>(&ddl),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+    let actions = ddl.actions().iter();
+    let read_only: Vec<&str> = actions
+        .filter(|action| action.read_only())
+        .map(muster_api::ddl::Action::name)
+        .collect();
+    assert_eq!(read_only, ["status", "checkupdates"]);
+}
+
+#[tokio::test]
+async fn each_change_answers_what_was_and_what_is() {
+    let package = || json!({"package": "x"});
+    let version = |version: &str| json!({"package": "x", "version": version});
+    for (action, input, line, previous, ensure, call) in [
+        (
+            "install",
+            package(),
+            "",
+            "purged",
+            "2.0",
+            Some(format!("{INSTALL} x")),
+        ),
+        (
+            "install",
+            package(),
+            REMOVED,
+            "absent",
+            "2.0",
+            Some(format!("{INSTALL} x")),
+        ),
+        ("install", package(), INSTALLED, "1.0", "1.0", None),
+        (
+            "install",
+            version("0.9"),
+            INSTALLED,
+            "1.0",
+            "0.9",
+            Some(format!("{INSTALL} --allow-downgrades x=0.9")),
+        ),
+        ("install", version("1.0"), INSTALLED, "1.0", "1.0", None),
+        (
+            "update",
+            package(),
+            INSTALLED,
+            "1.0",
+            "2.0",
+            Some(format!("{INSTALL} x")),
+        ),
+        (
+            "uninstall",
+            package(),
+            INSTALLED,
+            "1.0",
+            "absent",
+            Some("apt-get -q -y remove x".to_owned()),
+        ),
+        ("uninstall", package(), "", "purged", "purged", None),
+        (
+            "purge",
+            package(),
+            REMOVED,
+            "absent",
+            "purged",
+            Some("apt-get -q -y remove --purge x".to_owned()),
+        ),
+        ("purge", package(), "", "purged", "purged", None),
+    ] {
+        let machine = Machine::with_apt(line);
+        let report = |previous: &str, changed: bool| json!({"name": "x", "ensure": ensure, "previous": previous, "changed": changed});
+        let first = machine.ask(action, input.clone()).await.unwrap();
+        assert_eq!(
+            first,
+            report(previous, call.is_some()),
+            "{action} {input} {line}"
+        );
+        assert_eq!(Vec::from_iter(call), machine.changes());
+        let second = machine.ask(action, input).await.unwrap();
+        assert_eq!(second, report(ensure, false), "{action} twice");
+    }
+}
+
+#[tokio::test]
+async fn an_update_does_not_install() {
+    for line in ["", REMOVED] {
+        let machine = Machine::with_apt(line);
+        let error = machine
+            .ask("update", json!({"package": "x"}))
+            .await
+            .unwrap_err();
+        assert_eq!(error.status, Status::Failed);
+        assert_eq!(
+            error.message,
+            "Package[x]: is not installed, so there is nothing to update; use `install`"
+        );
+        assert_eq!(machine.changes(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn status_tells_version_and_mark_and_changes_nothing() {
+    for (line, ensure, mark) in [
+        (INSTALLED, "1.0", "none"),
+        (HELD, "1.0", "hold"),
+        (REMOVED, "absent", "none"),
+        ("", "purged", "none"),
+    ] {
+        let machine = Machine::with_apt(line);
+        let found = machine
+            .ask("status", json!({"package": "x"}))
+            .await
+            .unwrap();
+        assert_eq!(
+            found,
+            json!({"name": "x", "ensure": ensure, "mark": mark}),
+            "{line}"
+        );
+        assert_eq!(machine.changes(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn outdated_packages_are_told_with_both_versions() {
+    let machine = Machine::with_apt(INSTALLED);
+    let simulation = ["apt-get", "-q", "-s"];
+    let text = "Inst new (3.0 Debian:12/stable [all])\nInst x [1.0] (2.0 Debian:12/stable [all])\nConf x (2.0)\n";
+    machine.system.answer(&simulation, Output::new(0, text));
+    let expected = json!({
+        "package_manager": "apt",
+        "outdated_packages": [{"package": "x", "installed": "1.0", "version": "2.0"}],
+        "count": 1,
+    });
+    assert_eq!(
+        machine.ask("checkupdates", json!({})).await.unwrap(),
+        expected
+    );
+    assert_eq!(
+        machine.changes(),
+        ["apt-get -q -s -o Debug::NoLocking=true dist-upgrade"]
+    );
+    machine
+        .system
+        .answer(&simulation, Output::new(0, "0 upgraded\n"));
+    let none = machine.ask("checkupdates", json!({})).await.unwrap();
+    assert_eq!(
+        (&none["outdated_packages"], &none["count"]),
+        (&json!([]), &json!(0))
+    );
+}
+
+#[tokio::test]
+async fn a_refresh_fails_when_a_source_does_not_answer() {
+    let machine = Machine::with_apt(INSTALLED);
+    let update = "apt-get -q -y -o APT::Update::Error-Mode=any update";
+    let argv: Vec<&str> = update.split(' ').collect();
+    machine.system.answer(
+        &argv,
+        Output::new(0, "Hit:1 stable\nReading package lists...\n"),
+    );
+    let said = machine.ask("refresh", json!({})).await.unwrap();
+    assert_eq!(
+        said,
+        json!({"output": "Hit:1 stable\nReading package lists..."})
+    );
+    assert_eq!(machine.changes(), [update]);
+    let text = "Err:1 stable\nE: Failed to fetch stable\n";
+    machine.system.answer(&argv, Output::new(100, text));
+    let error = machine.ask("refresh", json!({})).await.unwrap_err();
+    assert_eq!(error.status, Status::Failed);
+    assert!(
+        error.message.ends_with("100: E: Failed to fetch stable"),
+        "{}",
+        error.message
+    );
+}
+
+#[tokio::test]
+async fn a_tool_that_refuses_is_a_failure_with_its_own_words() {
+    let machine = Machine::with_apt("");
+    let text = "Reading package lists...\nE: Unable to locate package x\n";
+    machine.system.answer(&["apt-get"], Output::new(100, text));
+    let error = machine
+        .ask("install", json!({"package": "x"}))
+        .await
+        .unwrap_err();
+    assert_eq!(error.status, Status::Failed);
+    assert_eq!(
+        error.message,
+        format!("Package[x]: `{INSTALL} x` ended with 100: E: Unable to locate package x")
+    );
+}
+
+#[tokio::test]
+async fn a_machine_without_dpkg_says_so() {
+    let machine = Machine::new(FakeSystem::new());
+    for (action, input) in [
+        ("status", json!({"package": "x"})),
+        ("install", json!({"package": "x"})),
+        ("checkupdates", json!({})),
+        ("refresh", json!({})),
+    ] {
+        let error = machine.ask(action, input).await.unwrap_err();
+        assert_eq!(error.status, Status::Failed, "{action}");
+        assert!(
+            error.message.contains("no package database"),
+            "{action}: {}",
+            error.message
+        );
+    }
+    assert_eq!(machine.system.lines(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn changes_never_overlap() {
+    let machine = Machine::with_apt("");
+    let (running, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let seen = Arc::clone(&most);
+    machine.system.on(&["apt-get"], move |_, _| {
+        seen.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        (0..1000).for_each(|_| std::thread::yield_now());
+        running.fetch_sub(1, Ordering::SeqCst);
+        Output::new(0, "")
+    });
+    let machine = Arc::new(machine);
+    let changes: Vec<_> = (0..8)
+        .map(|_| {
+            let machine = Arc::clone(&machine);
+            tokio::spawn(async move { machine.ask("install", json!({"package": "x"})).await })
+        })
+        .collect();
+    for change in changes {
+        change.await.unwrap().unwrap();
+    }
+    assert_eq!(machine.changes().len(), 8);
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_version_is_a_version_and_no_word_of_the_engine() {
+    let agent = agent().unwrap();
+    let install = agent.ddl().action("install").unwrap();
+    let refused = |input: Value| install.validate_input(input.as_object().unwrap()).is_err();
+    for version in [
+        "absent", "purged", "latest", "held", ">= 1", "-o", "", "1 2",
+    ] {
+        let input = json!({"package": "x", "version": version});
+        assert!(refused(input), "{version}");
+    }
+    for package in ["", "-y", "x y", "x;y", "./x.deb", "x=1", &"x".repeat(91)] {
+        assert!(refused(json!({ "package": package })), "{package}");
+    }
+    for version in ["1:2.36-9+deb12u4", "7.4.3~rc1-1"] {
+        assert!(!refused(
+            json!({"package": "libc6:amd64", "version": version})
+        ));
+    }
+}

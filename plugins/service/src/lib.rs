@@ -1,0 +1,24 @@
+//! `service`: starts, stops and restarts what runs in the background, and tells whether it runs.
+//!
+//! Which init system there is, and how it is spoken to, is the engine's knowledge. Nothing here says what happens at boot:
+//! that is a state to be kept, and a resource for `puppetral`. A service that the machine does not know is a failure.
+
+#![warn(missing_docs)]
+
+mod actions;
+mod service;
+#[cfg(test)]
+mod tests;
+
+use muster_api::{Agent, AgentError, ddl};
+
+/// The agent, with every action that its DDL declares.
+pub fn agent() -> Result<Agent, AgentError> {
+    let document = ddl::builtin("service").unwrap_or_default();
+    Agent::builder(document)?
+        .action(actions::Status)
+        .action(actions::Start)
+        .action(actions::Stop)
+        .action(actions::Restart)
+        .build()
+}

@@ -1,0 +1,224 @@
+//! The agent through the doors that the host uses, on a machine with init scripts and on one with systemd.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+use muster_api::ddl::{Ddl, builtin};
+use muster_api::system::System;
+use muster_api::system::command::Output;
+use muster_api::system::fake::FakeSystem;
+use muster_api::system::real::RealSystem;
+use muster_api::testing::{TestNode, differences};
+use muster_api::wire::status::Status;
+use muster_api::{ActionError, Agent};
+use serde_json::{Value, json};
+
+use crate::{actions, agent};
+
+/// Runs as long as its file is there, and writes down what it is told.
+const SCRIPT: &str = r#"#!/bin/sh
+echo "$1" >> /tmp/told
+case "$1" in
+  start) echo on > /tmp/daemon ;;
+  stop) rm -f /tmp/daemon ;;
+  status) test -e /tmp/daemon ;;
+  *) exit 2 ;;
+esac
+"#;
+
+/// A machine, and the agent on it.
+struct Machine {
+    agent: Agent,
+    system: Arc<dyn System>,
+}
+
+impl Machine {
+    fn new(system: impl System + 'static) -> Self {
+        Self {
+            agent: agent().unwrap(),
+            system: Arc::new(system),
+        }
+    }
+
+    async fn ask(&self, action: &str, service: &str) -> Result<Value, ActionError> {
+        let declared = self.agent.ddl().action(action).unwrap();
+        let input = json!({ "service": service });
+        let input = declared.validate_input(input.as_object().unwrap()).unwrap();
+        let node = TestNode::named("dev1.example.net").unwrap();
+        let cx = node
+            .context("service", action, Arc::clone(&self.system))
+            .unwrap();
+        let output = self.agent.handler(action).unwrap().call(&cx, input).await?;
+        Ok(Value::Object(declared.validate_output(&output).unwrap()))
+    }
+}
+
+fn with_script(script: &str) -> (tempfile::TempDir, Machine) {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["etc/init.d", "tmp"] {
+        std::fs::create_dir_all(directory.path().join(name)).unwrap();
+    }
+    let path = directory.path().join("etc/init.d/httpd");
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    let machine = Machine::new(RealSystem::new(directory.path().to_owned()));
+    (directory, machine)
+}
+
+/// A systemd with a unit in that state, which every verb that is known leads to another.
+fn with_systemd(load: &str, active: &str) -> (FakeSystem, Machine) {
+    let system = FakeSystem::new();
+    system.dir("/run/systemd/system");
+    system.file("/active", active);
+    let load = load.to_owned();
+    system.on(&["systemctl", "show"], move |system, _| {
+        let active = system.text("/active");
+        let text = format!("LoadState={load}\nActiveState={active}\nUnitFileState=enabled\n");
+        Output::new(0, text)
+    });
+    for (verb, after) in [
+        ("start", "active"),
+        ("stop", "inactive"),
+        ("restart", "active"),
+    ] {
+        system.on(&["systemctl", verb], move |system, _| {
+            system.file("/active", after);
+            Output::new(0, "")
+        });
+    }
+    (system.clone(), Machine::new(system))
+}
+
+fn changes(system: &FakeSystem) -> Vec<String> {
+    let mut lines = system.lines();
+    lines.retain(|line| !line.starts_with("systemctl show"));
+    lines
+}
+
+#[test]
+fn types_names_and_examples_equal_the_ddl() {
+    let ddl = Ddl::from_slice(builtin("service").unwrap().as_bytes()).unwrap();
+    let found: Vec<String> = [
+        differences::<actions::Status>(&ddl),
+        differences::<actions::Start>(&ddl),
+        differences::<actions::Stop>(&ddl),
+        differences::<actions::Restart>(&ddl),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+    let read_only = |name| ddl.action(name).unwrap().read_only();
+    assert!(read_only("status"));
+    assert!(!["start", "stop", "restart"].into_iter().any(read_only));
+}
+
+#[tokio::test]
+async fn an_init_script_is_started_restarted_and_stopped() {
+    let (directory, machine) = with_script(SCRIPT);
+    let (running, stopped) = (json!({"status": "running"}), json!({"status": "stopped"}));
+    let report = |status: &str, changed: bool| json!({"status": status, "changed": changed});
+    assert_eq!(machine.ask("status", "httpd").await.unwrap(), stopped);
+    for changed in [true, false] {
+        let started = machine.ask("start", "httpd").await.unwrap();
+        assert_eq!(started, report("running", changed));
+    }
+    assert_eq!(machine.ask("status", "httpd").await.unwrap(), running);
+    assert_eq!(machine.ask("restart", "httpd").await.unwrap(), running);
+    for changed in [true, false] {
+        let ended = machine.ask("stop", "httpd").await.unwrap();
+        assert_eq!(ended, report("stopped", changed));
+    }
+    assert!(!directory.path().join("tmp/daemon").exists());
+    let told = std::fs::read_to_string(directory.path().join("tmp/told")).unwrap();
+    let told: Vec<&str> = told.lines().filter(|word| *word != "status").collect();
+    assert_eq!(told, ["start", "stop", "start", "stop"]);
+}
+
+#[tokio::test]
+async fn systemctl_is_told_what_to_do() {
+    for (action, before, after, calls) in [
+        ("status", "active", "running", vec![]),
+        ("status", "failed", "stopped", vec![]),
+        (
+            "start",
+            "inactive",
+            "running",
+            vec!["systemctl start -- nginx.service"],
+        ),
+        ("start", "active", "running", vec![]),
+        (
+            "stop",
+            "active",
+            "stopped",
+            vec!["systemctl stop -- nginx.service"],
+        ),
+        ("stop", "failed", "stopped", vec![]),
+        (
+            "restart",
+            "active",
+            "running",
+            vec!["systemctl restart -- nginx.service"],
+        ),
+        (
+            "restart",
+            "inactive",
+            "running",
+            vec!["systemctl restart -- nginx.service"],
+        ),
+    ] {
+        let (system, machine) = with_systemd("loaded", before);
+        let answer = machine.ask(action, "nginx").await.unwrap();
+        assert_eq!(answer["status"], json!(after), "{action} {before}");
+        assert_eq!(changes(&system), calls, "{action} {before}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_service_is_a_failure_of_every_action() {
+    let (system, machine) = with_systemd("not-found", "inactive");
+    for action in ["status", "start", "stop", "restart"] {
+        let error = machine.ask(action, "ngnix").await.unwrap_err();
+        assert_eq!(error.status, Status::Failed, "{action}");
+        assert_eq!(
+            error.message,
+            "Service[ngnix]: there is no such service: looked for a systemd unit ngnix.service"
+        );
+    }
+    assert_eq!(changes(&system), Vec::<String>::new());
+    let (_directory, machine) = with_script(SCRIPT);
+    let error = machine.ask("stop", "ghost").await.unwrap_err();
+    assert_eq!(error.status, Status::Failed);
+    assert!(
+        error.message.contains("/etc/init.d/ghost"),
+        "{}",
+        error.message
+    );
+}
+
+#[tokio::test]
+async fn a_service_that_will_not_is_a_failure_with_its_own_words() {
+    let (_directory, machine) = with_script("#!/bin/sh\necho no such luck; exit 1\n");
+    for (action, verb) in [("start", "start"), ("restart", "stop")] {
+        let error = machine.ask(action, "httpd").await.unwrap_err();
+        assert_eq!(error.status, Status::Failed);
+        assert_eq!(
+            error.message,
+            format!("Service[httpd]: `/etc/init.d/httpd {verb}` ended with 1: no such luck")
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_name_of_a_service_is_refused() {
+    let agent = agent().unwrap();
+    for action in agent.ddl().actions() {
+        for name in ["", "--all", "../x", "a b", "x;reboot", &"x".repeat(91)] {
+            let input = json!({ "service": name });
+            let refused = action.validate_input(input.as_object().unwrap());
+            assert!(refused.is_err(), "{} {name}", action.name());
+        }
+    }
+    // The engine is stricter than the field's validator.
+    let (_directory, machine) = with_script(SCRIPT);
+    let error = machine.ask("status", "..").await.unwrap_err();
+    assert_eq!(error.status, Status::InvalidData, "{error:?}");
+}
