@@ -1,9 +1,10 @@
 //! The filter itself: what it may hold, how it is put together, and its limits.
 //!
-//! Reading the elements is the business of `parse`, `pattern` and `words`; JSON of `json`; matching of `eval`.
+//! Reading the elements is the business of `parse`, `pattern`, `words` and `select`; JSON of `json`; matching of `eval`.
 
 use super::error::{Fault, FilterError};
 use super::pattern::Pattern;
+use super::select::Select;
 use super::term::FactTerm;
 use super::words::{self, Word};
 
@@ -19,6 +20,8 @@ pub struct Filter {
     classes: Vec<Pattern>,
     agents: Vec<Pattern>,
     identities: Vec<Pattern>,
+    /// Boxed, for few filters have one.
+    select: Option<Box<Select>>,
 }
 
 impl Filter {
@@ -57,14 +60,33 @@ impl Filter {
         self.within_limits(text)
     }
 
+    /// Also demands an expression: `-S "(country=uk or customer=acme) and not apache"`.
+    pub fn with_select(self, text: &str) -> Result<Self, FilterError> {
+        let select = Select::parse(text)?;
+        self.and_select(select)
+            .map_err(|fault| fault.within(text))?
+            .within_limits(text)
+    }
+
     /// Both filters as though their flags had been given together: facts, classes and agents of both are
-    /// demanded, and the identities of both are alternatives.
+    /// demanded, expressions are joined by `and`, and the identities of both are alternatives.
     pub fn merge(mut self, other: Self) -> Result<Self, FilterError> {
         self.facts.extend(other.facts);
         self.classes.extend(other.classes);
         self.agents.extend(other.agents);
         self.identities.extend(other.identities);
+        if let Some(select) = other.select {
+            self = self.and_select(*select).map_err(|fault| fault.within(""))?;
+        }
         self.within_limits("")
+    }
+
+    fn and_select(mut self, further: Select) -> Result<Self, Fault> {
+        self.select = Some(Box::new(match self.select.take() {
+            Some(first) => first.and(&further)?,
+            None => further,
+        }));
+        Ok(self)
     }
 
     /// A filter of its parts.
@@ -73,12 +95,14 @@ impl Filter {
         classes: Vec<Pattern>,
         agents: Vec<Pattern>,
         identities: Vec<Pattern>,
+        select: Option<Select>,
     ) -> Result<Self, FilterError> {
         Self {
             facts,
             classes,
             agents,
             identities,
+            select: select.map(Box::new),
         }
         .within_limits("")
     }
@@ -89,13 +113,16 @@ impl Filter {
             && self.classes.is_empty()
             && self.agents.is_empty()
             && self.identities.is_empty()
+            && self.select.is_none()
     }
 
     /// The named nodes, each once and in the order given, if names are all that is demanded: such a filter
     /// needs no discovery.
     pub fn identities_exact(&self) -> Option<Vec<&str>> {
-        let only_identities =
-            self.facts.is_empty() && self.classes.is_empty() && self.agents.is_empty();
+        let only_identities = self.facts.is_empty()
+            && self.classes.is_empty()
+            && self.agents.is_empty()
+            && self.select.is_none();
         if !only_identities || self.identities.is_empty() {
             return None;
         }
@@ -130,6 +157,11 @@ impl Filter {
         &self.identities
     }
 
+    /// The expression, if there is one.
+    pub fn select(&self) -> Option<&Select> {
+        self.select.as_deref()
+    }
+
     /// The filter, unless it has grown too large; `text` is what it grew by.
     fn within_limits(self, text: &str) -> Result<Self, FilterError> {
         for (kind, count) in [
@@ -149,7 +181,8 @@ impl Filter {
             .chain(&self.agents)
             .chain(&self.identities);
         let size = self.facts.iter().map(FactTerm::size).sum::<usize>()
-            + patterns.map(Pattern::size).sum::<usize>();
+            + patterns.map(Pattern::size).sum::<usize>()
+            + self.select().map_or(0, Select::size);
         if size > MAX_FILTER_BYTES {
             let expected = format!("a filter of at most {MAX_FILTER_BYTES} bytes");
             return Err(Fault::new(0, expected).within(text));
@@ -177,6 +210,7 @@ mod tests {
             named.clone().with_fact("a=1"),
             named.clone().with_class("a"),
             named.clone().with_agent("a"),
+            named.clone().with_select("a"),
         ] {
             assert_eq!(other.unwrap().identities_exact(), None);
         }
@@ -190,9 +224,11 @@ mod tests {
             assert!(Filter::default().with_agent(text).is_err());
             assert!(Filter::default().with_identity(text).is_err());
             assert!(Filter::default().with_words(text).is_err());
+            assert!(Filter::default().with_select(text).is_err());
         }
         assert!(Filter::default().is_empty());
         assert!(!Filter::default().with_agent("rpcutil").unwrap().is_empty());
+        assert!(!Filter::default().with_select("apache").unwrap().is_empty());
     }
 
     #[test]
@@ -220,18 +256,24 @@ mod tests {
             .with_fact("a=1")
             .unwrap()
             .with_identity("db1")
+            .and_then(|filter| filter.with_select("a or b"))
             .unwrap();
         let second = Filter::default()
             .with_class("x")
             .unwrap()
             .with_identity("web1")
+            .and_then(|filter| filter.with_select("c and d"))
             .unwrap();
         let together = Filter::default().with_words("a=1 x").unwrap();
         let together = together
             .with_identity("db1")
             .unwrap()
             .with_identity("web1")
+            .and_then(|filter| filter.with_select("a or b"))
+            .and_then(|filter| filter.with_select("c and d"))
             .unwrap();
+        let printed = together.select().unwrap().to_string();
+        assert_eq!(printed, "(a or b) and c and d");
         assert_eq!(first.merge(second).unwrap(), together);
     }
 }

@@ -69,6 +69,11 @@ impl Fault {
         self
     }
 
+    /// What would have been right.
+    pub(super) fn into_expected(self) -> Cow<'static, str> {
+        self.expected
+    }
+
     /// The error to show, given the whole text.
     pub(super) fn within(self, text: &str) -> FilterError {
         let column = 1 + text

@@ -31,6 +31,7 @@ impl Filter {
             && all_found(self.agents(), node.agents)
             && all_found(self.classes(), node.classes)
             && self.facts().iter().all(|term| term.matches(node.facts))
+            && self.select().is_none_or(|select| select.matches(node))
     }
 }
 

@@ -31,12 +31,28 @@ impl Filter {
         if !identities.is_empty() {
             clauses.push(format!("whose identity {}", listed(&identities, "or")));
         }
+        if let Some(select) = self.select() {
+            if clauses.is_empty() {
+                return format!("nodes {}", select.explain());
+            }
+            clauses.extend(select.clauses());
+        }
         format!("nodes {}", listed(&clauses, "and"))
     }
 }
 
 fn explain_fact(term: &FactTerm) -> String {
-    let relation = match term.operator() {
+    let value = explain_value(term);
+    format!(
+        "whose fact {} {} {value}",
+        term.fact(),
+        relation(term.operator())
+    )
+}
+
+/// What a term says of its fact.
+pub(super) fn relation(operator: Operator) -> &'static str {
+    match operator {
         Operator::Equal => "equals",
         Operator::NotEqual => "does not equal",
         Operator::Match => "matches",
@@ -45,12 +61,14 @@ fn explain_fact(term: &FactTerm) -> String {
         Operator::AtLeast => "is at least",
         Operator::Less => "is less than",
         Operator::Greater => "is greater than",
-    };
-    let value = match &term.operand {
+    }
+}
+
+pub(super) fn explain_value(term: &FactTerm) -> String {
+    match &term.operand {
         Operand::Literal(literal) => format!("\"{}\"", literal.text),
         Operand::Regex(expression) => expression.to_string(),
-    };
-    format!("whose fact {} {relation} {value}", term.fact())
+    }
 }
 
 fn explain_having(one: &str, kind: &str, pattern: &Pattern) -> String {
@@ -68,7 +86,7 @@ fn explain_identity(pattern: &Pattern) -> String {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-fn listed(parts: &[String], conjunction: &str) -> String {
+pub(super) fn listed(parts: &[String], conjunction: &str) -> String {
     match parts {
         [] => String::new(),
         [only] => only.clone(),

@@ -2,7 +2,8 @@
 //!
 //! ```json
 //! {"fact":[{"fact":"os.family","operator":"==","value":"Debian"}],
-//!  "class":["apache","/^role::/"],"agent":["puppetral"],"identity":["db1.acme.net","/^web/"]}
+//!  "class":["apache","/^role::/"],"agent":["puppetral"],"identity":["db1.acme.net","/^web/"],
+//!  "select":"country==uk or not apache"}
 //! ```
 //!
 //! A kind that demands nothing is left out. An empty list, null, an unknown key, or a list in the place of an
@@ -17,6 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ast::{Filter, MAX_ELEMENTS};
 use super::pattern::Pattern;
+use super::select::Select;
 use super::term::{FactTerm, Operator};
 
 /// What is decoded, kind by kind.
@@ -31,6 +33,8 @@ struct Kinds {
     agent: Vec<Pattern>,
     #[serde(default, deserialize_with = "some_elements")]
     identity: Vec<Pattern>,
+    #[serde(default, deserialize_with = "an_expression")]
+    select: Option<Select>,
 }
 
 /// What is encoded, kind by kind.
@@ -44,6 +48,8 @@ struct KindsRef<'a> {
     agent: &'a [Pattern],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     identity: &'a [Pattern],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    select: Option<&'a Select>,
 }
 
 /// A fact term's parts.
@@ -62,6 +68,7 @@ impl Serialize for Filter {
             class: self.classes(),
             agent: self.agents(),
             identity: self.identities(),
+            select: self.select(),
         };
         kinds.serialize(sink)
     }
@@ -74,8 +81,9 @@ impl<'de> Deserialize<'de> for Filter {
             class,
             agent,
             identity,
+            select,
         } = only_an_object(source)?;
-        Self::from_parts(fact, class, agent, identity).map_err(Error::custom)
+        Self::from_parts(fact, class, agent, identity, select).map_err(Error::custom)
     }
 }
 
@@ -113,6 +121,24 @@ impl<'de> Deserialize<'de> for Pattern {
         let text = String::deserialize(source)?;
         Self::read(&text).map_err(|fault| Error::custom(fault.within(&text)))
     }
+}
+
+impl Serialize for Select {
+    fn serialize<S: Serializer>(&self, sink: S) -> Result<S::Ok, S::Error> {
+        sink.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Select {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(source)?;
+        Self::parse(&text).map_err(Error::custom)
+    }
+}
+
+/// Null is not the absence of an expression.
+fn an_expression<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Select>, D::Error> {
+    Select::deserialize(source).map(Some)
 }
 
 /// Derived structs also accept their fields as a list, by which `[]` would become the empty filter.
@@ -182,12 +208,14 @@ mod tests {
             .and_then(|filter| filter.with_agent("puppetral"))
             .and_then(|filter| filter.with_identity("DB1.acme.net"))
             .and_then(|filter| filter.with_identity("/^web/"))
+            .and_then(|filter| filter.with_select("Country = uk || !(Apache)"))
             .unwrap();
         let wire = concat!(
             r#"{"fact":[{"fact":"os.family","operator":"==","value":"Debian"},"#,
             r#"{"fact":"kernel","operator":"!~","value":"/^4/i"}],"#,
             r#""class":["apache","/^role::/"],"agent":["puppetral"],"#,
-            r#""identity":["db1.acme.net","/^web/"]}"#,
+            r#""identity":["db1.acme.net","/^web/"],"#,
+            r#""select":"Country==uk or not apache"}"#,
         );
         assert_eq!(serde_json::to_string(&filter).unwrap(), wire);
         assert_eq!(decode(wire).unwrap(), filter);
@@ -204,7 +232,7 @@ mod tests {
             ("\"\"", "an object"),
             (r#"[[],["a"]]"#, "an object"),
             (r#"{"classes":["a"]}"#, "unknown field"),
-            (r#"{"class":["a"],"select":"x"}"#, "unknown field"),
+            (r#"{"class":["a"],"collective":"x"}"#, "unknown field"),
             (r#"{"class":["a"],"class":["b"]}"#, "duplicate field"),
             (r#"{"class":[]}"#, "a list of 1 to 64"),
             (r#"{"class":null}"#, "a list of 1 to 64"),
@@ -216,6 +244,14 @@ mod tests {
             (r#"{"identity":["/(/"]}"#, "valid regular"),
             (r#"{"identity":["/\\w{500}/"]}"#, "smaller"),
             (r#"{"identity":[null]}"#, "a string"),
+            (r#"{"select":null}"#, "a string"),
+            (r#"{"select":["a"]}"#, "a string"),
+            (r#"{"select":""}"#, "a condition"),
+            (r#"{"select":"a and"}"#, "a condition"),
+            (
+                r#"{"select":"puppet().enabled=true"}"#,
+                "one of the functions",
+            ),
             (r#"{"fact":[{}]}"#, "missing field"),
             (r#"{"fact":[["a","==","b"]]}"#, "an object"),
             (r#"{"fact":["a=b"]}"#, "an object"),

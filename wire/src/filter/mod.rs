@@ -1,9 +1,9 @@
-//! Which nodes a request is for: facts, classes, agents and identities.
+//! Which nodes a request is for: facts, classes, agents, identities, and an expression over them.
 //!
 //! A [`Filter`] is read from command-line flags or from a request's JSON, checked and compiled at once, and
 //! from then on cannot fail: [`Filter::matches`] is a plain function of a [`NodeView`](crate::state::NodeView).
 //! A node must satisfy every kind that is given, and every one of several facts, classes or agents; several
-//! identities are alternatives.
+//! identities are alternatives. What that cannot say, an expression can: [`Select`].
 //!
 //! An empty filter matches every node. Nothing else may: empty flags, empty elements, empty lists, unknown
 //! keys and broken patterns are errors wherever they come from, and never a wider target.
@@ -27,10 +27,14 @@ mod json;
 mod number;
 mod parse;
 mod pattern;
+mod select;
 mod term;
 mod words;
 
 pub use ast::{Filter, MAX_ELEMENTS, MAX_FILTER_BYTES};
 pub use error::FilterError;
 pub use pattern::{Expression, MAX_PATTERN_BYTES, Pattern};
+pub use select::{
+    MAX_SELECT_BYTES, MAX_SELECT_DEPTH, MAX_SELECT_REGEXES, MAX_SELECT_TERMS, Select,
+};
 pub use term::{FactTerm, Operator};

@@ -10,7 +10,7 @@ use super::pattern::{Expression, Pattern, slashed};
 use super::term::{FactTerm, Literal, Operand, Operator, read_path};
 
 /// Spellings of the operators; one that begins another stands after it.
-const SPELLINGS: [(&str, Operator); 12] = [
+pub(super) const SPELLINGS: [(&str, Operator); 12] = [
     ("!=~", Operator::NotMatch),
     ("!~", Operator::NotMatch),
     ("!=", Operator::NotEqual),

@@ -1,0 +1,224 @@
+//! Splits an expression into tokens. Knows spellings, and nothing of their order.
+
+use crate::filter::error::Fault;
+use crate::filter::parse::{SPELLINGS, unquote};
+use crate::filter::term::Operator;
+
+/// A token, and where it begins: in bytes from the start of the expression.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Token {
+    pub(super) at: usize,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    Open,
+    Close,
+    OpenList,
+    CloseList,
+    Comma,
+    And,
+    Or,
+    Not,
+    In,
+    Compare(Operator),
+    Word(String),
+    Text(String),
+    Regex(String),
+}
+
+/// Tokens that are not words; one that begins another stands after it, and operators of comparison stand before.
+const SIGNS: [(&str, Kind); 8] = [
+    ("(", Kind::Open),
+    (")", Kind::Close),
+    ("[", Kind::OpenList),
+    ("]", Kind::CloseList),
+    (",", Kind::Comma),
+    ("&&", Kind::And),
+    ("||", Kind::Or),
+    ("!", Kind::Not),
+];
+
+/// Words of the language, in any case.
+const KEYWORDS: [(&str, Kind); 5] = [
+    ("and", Kind::And),
+    ("or", Kind::Or),
+    ("not", Kind::Not),
+    ("in", Kind::In),
+    ("matches", Kind::Compare(Operator::Match)),
+];
+
+/// All tokens of a text.
+pub(super) fn lex(text: &str) -> Result<Vec<Token>, Fault> {
+    let mut tokens = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let at = text.len() - rest.len();
+        let (kind, after) = token(rest).map_err(|fault| fault.further(at))?;
+        tokens.push(Token { at, kind });
+        rest = after.trim_start();
+    }
+    Ok(tokens)
+}
+
+/// Whether a text that stands alone is read as one word, and as no word of the language.
+pub(super) fn is_plain_word(text: &str) -> bool {
+    !text.is_empty() && !text.starts_with('/') && text.chars().all(is_plain) && !is_keyword(text)
+}
+
+/// Whether a regular expression between slashes is read as just that, whatever follows it in a print.
+pub(super) fn is_whole_regex(slashed: &str) -> bool {
+    regex_end(slashed).is_ok_and(|end| end == slashed.len())
+}
+
+/// The token at the front of a text that is not empty, and what follows it.
+fn token(text: &str) -> Result<(Kind, &str), Fault> {
+    let spelled = SPELLINGS
+        .iter()
+        .map(|(spelling, operator)| (*spelling, Kind::Compare(*operator)))
+        .chain(SIGNS)
+        .find_map(|(spelling, kind)| Some((kind, text.strip_prefix(spelling)?)));
+    if let Some(found) = spelled {
+        return Ok(found);
+    }
+    let (make, end): (fn(&str) -> Option<Kind>, usize) = match text.chars().next() {
+        Some('"' | '\'') => (|word| unquote(word).map(Kind::Text), text_end(text)?),
+        Some('/') => (|word| Some(Kind::Regex(word.to_owned())), regex_end(text)?),
+        _ => (|word| Some(keyword_or_word(word)), word_end(text)?),
+    };
+    text.split_at_checked(end)
+        .and_then(|(word, after)| Some((make(word)?, after)))
+        .ok_or_else(|| Fault::new(0, CONDITION))
+}
+
+const CONDITION: &str = "a condition such as country=uk, apache or fact(\"os.family\") == \"Debian\" (other characters need quotes)";
+
+fn keyword_or_word(word: &str) -> Kind {
+    KEYWORDS
+        .into_iter()
+        .find(|(keyword, _)| keyword.eq_ignore_ascii_case(word))
+        .map_or_else(|| Kind::Word(word.to_owned()), |(_, kind)| kind)
+}
+
+fn is_keyword(word: &str) -> bool {
+    !matches!(keyword_or_word(word), Kind::Word(_))
+}
+
+/// May stand in a word without quotes.
+fn is_plain(c: char) -> bool {
+    !c.is_whitespace() && !c.is_control() && !"()[],\"'=<>!~&|".contains(c)
+}
+
+/// The length of the quoted text at the front.
+fn text_end(text: &str) -> Result<usize, Fault> {
+    let quote = text.chars().next();
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        if Some(c) == quote && !escaped {
+            return Ok(at + 1);
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    Err(Fault::new(0, "a closing quote for this one"))
+}
+
+/// The length of the `/regex/` at the front: to a slash, or `/i`, that white space, a bracket, a comma or the end
+/// follows. A backslash keeps a slash inside.
+fn regex_end(text: &str) -> Result<usize, Fault> {
+    let ends = |rest: &str| {
+        let next = rest.chars().next();
+        next.is_none_or(|c| c.is_whitespace() || "()[],&|".contains(c))
+    };
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        if c == '/' && !escaped {
+            let after = text.get(at + 1..).unwrap_or_default();
+            if ends(after) {
+                return Ok(at + 1);
+            }
+            if after.strip_prefix('i').is_some_and(ends) {
+                return Ok(at + 2);
+            }
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    let expected = "a closing / after the regular expression (put a path in quotes)";
+    Err(Fault::new(text.len(), expected))
+}
+
+/// The length of the word at the front; quotes may hold a segment of a fact's path together.
+fn word_end(text: &str) -> Result<usize, Fault> {
+    let mut open: Option<(usize, char)> = None;
+    let mut segment_begins = false;
+    for (at, c) in text.char_indices() {
+        if open.is_some() {
+            open = open.filter(|&(_, quote)| c != quote);
+        } else if segment_begins && matches!(c, '"' | '\'') {
+            open = Some((at, c));
+        } else if !is_plain(c) {
+            return if at == 0 {
+                Err(Fault::new(0, CONDITION))
+            } else {
+                Ok(at)
+            };
+        }
+        segment_begins = c == '.';
+    }
+    match open {
+        Some((at, _)) => Err(Fault::new(at, "a closing quote for this one")),
+        None => Ok(text.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, is_plain_word, is_whole_regex, lex};
+
+    fn spelled(text: &str) -> Vec<String> {
+        let kinds = lex(text).unwrap().into_iter().map(|token| token.kind);
+        kinds
+            .map(|kind| match kind {
+                Kind::Word(word) => word,
+                Kind::Text(text) => format!("<{text}>"),
+                Kind::Regex(regex) => format!("{{{regex}}}"),
+                Kind::Compare(operator) => operator.to_string(),
+                other => format!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn words_signs_texts_and_expressions() {
+        for (text, tokens) in [
+            ("a AND !b||c", "a And Not b Or c"),
+            ("!(a!=b&&c!~/x/)", "Not Open a != b And c !~ {/x/} Close"),
+            ("a=<1 b=>2 c!=~d", "a <= 1 b >= 2 c !~ d"),
+            (
+                "fstat('/etc/hosts').md5=/^a b/i",
+                "fstat Open </etc/hosts> Close .md5 == {/^a b/i}",
+            ),
+            (
+                r#"f in ["a\"b", 'c\d']"#,
+                r#"f In OpenList <a"b> Comma <c\d> CloseList"#,
+            ),
+            (
+                "/a/b (c)/ /\\/ / /(/i)",
+                "{/a/b (c)/} {/\\/ /} {/(/i} Close",
+            ),
+            ("l.\"a = b\".c=1 matches x", "l.\"a = b\".c == 1 =~ x"),
+            ("", ""),
+        ] {
+            assert_eq!(spelled(text).join(" "), tokens, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_prints_bare_is_one_token() {
+        assert!(is_plain_word("mysql::master") && is_plain_word("é.x-1"));
+        for text in ["", "/a", "a b", "In", "a=b", "\u{7}", "a,b", "a.\"b\""] {
+            assert!(!is_plain_word(text), "{text:?}");
+        }
+        assert!(is_whole_regex("/a/b/i") && !is_whole_regex("/a/ b/") && !is_whole_regex("/a/)/"));
+    }
+}

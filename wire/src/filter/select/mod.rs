@@ -1,0 +1,225 @@
+//! One expression over all that is known of a node: `(country=uk or customer=acme) and not environment=production`.
+//!
+//! A [`Select`] is read, checked and compiled at once, within limits, and from then on cannot fail. Its print is
+//! its normal form: what requests carry, and what reads back as the same expression. Nothing is ever run to
+//! answer it: neither code nor commands, and no source of data but the [`NodeView`].
+//!
+//! The stages: `lex` and `parse` read what was written, `check` turns that into conditions or says what is
+//! wrong with it, `eval`, `explain` and `print` are functions of the conditions.
+
+mod ast;
+mod check;
+mod eval;
+mod explain;
+mod lex;
+mod parse;
+mod print;
+mod semver;
+
+use std::fmt;
+use std::str::FromStr;
+
+use ast::{Condition, Tree};
+
+use super::error::{Fault, FilterError};
+
+/// Longest expression in bytes, as written and as printed.
+pub const MAX_SELECT_BYTES: usize = 4096;
+/// Deepest nesting of `( )`, `not` and functions.
+pub const MAX_SELECT_DEPTH: usize = 32;
+/// Most conditions in an expression.
+pub const MAX_SELECT_TERMS: usize = 200;
+/// Most regular expressions in an expression: each costs a compilation.
+pub const MAX_SELECT_REGEXES: usize = 64;
+
+/// A checked expression. Prints in its normal form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Select(Tree<Condition>);
+
+impl Select {
+    /// Reads an expression.
+    pub fn parse(text: &str) -> Result<Self, FilterError> {
+        Self::read(text).map_err(|fault| fault.within(text))
+    }
+
+    pub(super) fn read(text: &str) -> Result<Self, Fault> {
+        if text.len() > MAX_SELECT_BYTES {
+            return Err(too_long(MAX_SELECT_BYTES));
+        }
+        let tree = check::check(parse::parse(text)?)?;
+        if tree.depth() > MAX_SELECT_DEPTH {
+            return Err(parse::too_deep(text.len()));
+        }
+        let select = Self(tree);
+        if select.to_string().len() > MAX_SELECT_BYTES {
+            return Err(too_long(text.len()));
+        }
+        Ok(select)
+    }
+
+    /// Both expressions, the other one as though it stood behind `and`.
+    pub(super) fn and(self, other: &Self) -> Result<Self, Fault> {
+        Self::read(&format!("({self}) and ({other})"))
+    }
+
+    /// Bytes of the printed expression.
+    pub(super) fn size(&self) -> usize {
+        self.to_string().len()
+    }
+}
+
+impl FromStr for Select {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Select {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+fn too_long(at: usize) -> Fault {
+    Fault::new(at, "an expression of at most 4,096 bytes, spelled out")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Select;
+    use crate::filter::Filter;
+
+    #[test]
+    fn the_normal_form() {
+        for (text, printed) in [
+            (
+                "(country=uk or customer=acme) and not environment=production",
+                "(country==uk or customer==acme) and not environment==production",
+            ),
+            (
+                "with(\"apache\") and fact('os.family') == \"Debian\"",
+                "with(\"apache\") and os.family==Debian",
+            ),
+            (
+                "include(fact('sarray'), \"x\")",
+                "include(fact(\"sarray\"), \"x\")",
+            ),
+            ("1 in fact('sarray')", "include(fact(\"sarray\"), \"1\")"),
+            ("fact('n.s') matches('h.llo')", "n.s=~/h.llo/"),
+            ("fact('n.s').value=/x/i", "n.s=~/x/i"),
+            ("a or b and c or (d or e)", "a or (b and c) or d or e"),
+            ("not not a", "not not a"),
+            ("!(A && (b && c))", "not (a and b and c)"),
+            (
+                "x not in [1, 'a b', /c/]",
+                "not (x==1 or x==\"a b\" or x=~/c/)",
+            ),
+            ("x in [1]", "x==1"),
+            (
+                "'apache' in classes and include(agents, '/^p/')",
+                "apache and agent(\"/^p/\")",
+            ),
+            (
+                "class('8') or class('In') or class('a,b')",
+                "class(\"8\") or class(\"in\") or class(\"a,b\")",
+            ),
+            ("a =~ '/b c/ d'", "a=~/\\/b c\\/ d/"),
+            ("with('a=b c')", "a==\"b c\""),
+            (
+                "semver(v, ' >=1.2, <2')",
+                "semver(fact(\"v\"), \">=1.2, <2\")",
+            ),
+            ("l.\"a = b\".c = 1", "fact(\"l.\\\"a = b\\\".c\")==1"),
+            ("not=1", ""),
+        ] {
+            match Select::parse(text) {
+                Ok(read) => assert_eq!(read.to_string(), printed, "{text}"),
+                Err(error) => assert_eq!(printed, "", "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_column() {
+        for (text, column, expected) in [
+            ("", 1, "a condition"),
+            ("é and", 6, "a condition"),
+            ("a b", 3, "and, or, or the end"),
+            ("(a or b", 8, "closing parenthesis"),
+            ("a)", 2, "and, or, or the end"),
+            ("a=", 3, "a value after the operator"),
+            ("a=and", 3, "a value after the operator"),
+            ("a=b=c", 4, "and, or"),
+            ("a=/etc", 7, "closing /"),
+            ("a='b", 3, "closing quote"),
+            ("a & b", 3, "other characters need quotes"),
+            ("`id`=1 ; x", 8, "and, or"),
+            ("a not b", 7, "`in` after not"),
+            ("a in b", 1, "a text in quotes"),
+            ("a in []", 6, "one value or more"),
+            ("a == [1]", 6, "`in` takes a list"),
+            ("a < /x/", 5, "not a regular expression"),
+            ("a =~ '('", 7, "a valid regular expression"),
+            ("/(/", 2, "a valid regular expression"),
+            ("'x' = 1", 1, "a fact"),
+            ("'x'", 1, "not a text"),
+            ("a or 8", 6, "class(\"8\")"),
+            ("true", 1, "not a value"),
+            ("fact('a') and b", 11, "a comparison after fact"),
+            ("fact(a)=1", 6, "a text in quotes"),
+            ("fact('a', 'b')=1", 1, "fact(\"name\")"),
+            ("fact('a').size=1", 1, ".value"),
+            ("fact('a b')=1", 8, "a dot or the end of the name"),
+            ("class('a')=1", 1, "true or false by itself"),
+            ("class('a').b", 1, "without .b"),
+            ("semver(fact('a'), 'new')", 20, "a demand on a version"),
+            (
+                "include(fact('a'))",
+                1,
+                "include(fact(\"name\"), \"value\")",
+            ),
+            ("fstat('/etc/hosts').md5=/^ab/", 1, "fstat is none of them"),
+            (
+                "a and !(puppet().enabled=false)",
+                9,
+                "agent, class, fact, include, semver and with",
+            ),
+            ("a = fact('b')", 5, "not a function"),
+        ] {
+            let error = Select::parse(text).unwrap_err();
+            assert_eq!(error.column(), column, "{text:?}: {error}");
+            assert!(error.expected().contains(expected), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn growth_is_limited() {
+        let nested = |depth: usize| format!("{}a{}", "(".repeat(depth), ")".repeat(depth));
+        assert!(Select::parse(&nested(32)).is_ok());
+        assert_eq!(Select::parse(&nested(33)).unwrap_err().column(), 33);
+        assert!(Select::parse(&format!("{}a", "!".repeat(32))).is_ok());
+        assert!(Select::parse(&format!("{}a", "!".repeat(4000))).is_err());
+        assert!(Select::parse(&"with(".repeat(800)).is_err());
+
+        let many = |count: usize| vec!["a"; count].join(" and ");
+        assert!(Select::parse(&many(200)).is_ok());
+        let error = Select::parse(&many(201)).unwrap_err();
+        assert_eq!(error.expected(), "at most 200 conditions");
+        let hundred = Filter::default().with_select(&many(101)).unwrap();
+        assert!(hundred.with_select(&many(100)).is_err());
+
+        let expressions = |count: usize| vec!["/a/"; count].join(" or ");
+        assert!(Select::parse(&expressions(64)).is_ok());
+        assert!(Select::parse(&expressions(65)).is_err());
+        assert!(Select::parse(r"a=/\w{500}/").is_err());
+
+        let long = |length: usize| format!("a{}", " ".repeat(length - 1));
+        assert!(Select::parse(&long(4096)).is_ok());
+        assert!(Select::parse(&long(4097)).is_err());
+        // What is shorter than its print must still be readable where it is sent to.
+        let quoted = vec!["x='\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"'"; 140].join("||");
+        assert!(quoted.len() <= 4096 && Select::parse(&quoted).is_err());
+    }
+}

@@ -1,0 +1,300 @@
+//! Versions (semver.org 2.0.0), and what may be demanded of them: `>= 1.2, < 2 || ~3.1`.
+//!
+//! Commas and white space mean "and", `||` means "or". `~1.2.3` allows another patch, `^1.2.3` whatever does not
+//! change the first number that is not zero. Numbers may be left out: `1.2` demanded is any 1.2, and found is
+//! 1.2.0. A leading `v` is ignored. A pre-release satisfies only demands that name a pre-release themselves.
+
+use std::ops::{Bound, RangeBounds as _};
+
+use crate::filter::error::Fault;
+use crate::filter::pattern::MAX_PATTERN_BYTES;
+
+/// A demand on a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Constraint {
+    text: String,
+    /// One of these is demanded.
+    alternatives: Vec<Demand>,
+}
+
+/// Ranges, all of which are demanded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Demand {
+    ranges: Vec<Range>,
+    pre_releases: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Range {
+    outside: bool,
+    bounds: (Bound<Version>, Bound<Version>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Version {
+    numbers: [u64; 3],
+    stage: Stage,
+}
+
+/// In the order in which versions are made.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Pre(Vec<Identifier>),
+    Release,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Identifier {
+    Number(u64),
+    Text(String),
+}
+
+/// One that begins another stands after it.
+const OPERATORS: [&str; 12] = [
+    "==", "!=", ">=", "=>", "<=", "=<", "~>", "=", ">", "<", "~", "^",
+];
+
+impl Constraint {
+    /// Reads a demand. White space around it is ignored.
+    pub(super) fn read(text: &str) -> Result<Self, Fault> {
+        if text.len() > MAX_PATTERN_BYTES {
+            return Err(Fault::new(0, "a demand of at most 1,024 bytes"));
+        }
+        let mut alternatives = Vec::new();
+        let mut at = 0;
+        for part in text.split("||") {
+            alternatives.push(Demand::read(part).map_err(|fault| fault.further(at))?);
+            at += part.len() + 2;
+        }
+        let text = text.trim().to_owned();
+        Ok(Self { text, alternatives })
+    }
+
+    /// The demand as written.
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether a text is a version that satisfies this.
+    pub(super) fn accepts(&self, version: &str) -> bool {
+        let Some((version, 1..=3)) = read_version(version) else {
+            return false;
+        };
+        let is_pre = version.stage != Stage::Release;
+        self.alternatives.iter().any(|demand| {
+            (demand.pre_releases || !is_pre)
+                && demand
+                    .ranges
+                    .iter()
+                    .all(|range| range.bounds.contains(&version) != range.outside)
+        })
+    }
+}
+
+impl Demand {
+    fn read(text: &str) -> Result<Self, Fault> {
+        let separates = |c: char| c == ',' || c == ' ';
+        let mut demand = Self {
+            ranges: Vec::new(),
+            pre_releases: false,
+        };
+        let mut rest = text.trim_start_matches(separates);
+        while !rest.is_empty() {
+            let at = text.len() - rest.len();
+            let operator = OPERATORS.into_iter().find(|sign| rest.starts_with(sign));
+            let operator = operator.unwrap_or_default();
+            let version = rest.get(operator.len()..).unwrap_or_default().trim_start();
+            let end = version.find(separates).unwrap_or(version.len());
+            let (version, after) = version.split_at_checked(end).unwrap_or((version, ""));
+            let found = read_version(version).and_then(|(version, given)| {
+                Some((Range::new(operator, &version, given)?, version))
+            });
+            let Some((range, version)) = found else {
+                let expected = "a demand on a version, such as >= 1.2, ~1.2.3 or ^2";
+                return Err(Fault::new(at, expected));
+            };
+            demand.ranges.push(range);
+            demand.pre_releases |= version.stage != Stage::Release;
+            rest = after.trim_start_matches(separates);
+        }
+        if demand.ranges.is_empty() {
+            let expected = "a demand on a version, such as >= 1.2, ~1.2.3 or ^2";
+            return Err(Fault::new(0, expected));
+        }
+        Ok(demand)
+    }
+}
+
+impl Range {
+    /// The versions that stand so to this one, of which only some numbers were given. Without any, there is
+    /// nothing to be less or greater than.
+    fn new(operator: &str, version: &Version, given: usize) -> Option<Self> {
+        use Bound::{Excluded, Included, Unbounded};
+        let from = || Included(version.clone());
+        // After all versions that begin with the numbers that were given.
+        let to = || match given {
+            3 => Some(Included(version.clone())),
+            _ => version.before_next(given.saturating_sub(1)).map(Excluded),
+        };
+        let bounds = match operator {
+            "" | "=" | "==" | "!=" if given == 0 => (Unbounded, Unbounded),
+            _ if given == 0 => return None,
+            "" | "=" | "==" | "!=" => (from(), to()?),
+            ">=" | "=>" => (from(), Unbounded),
+            ">" if given == 3 => (Excluded(version.clone()), Unbounded),
+            ">" => (Included(version.before_next(given - 1)?), Unbounded),
+            "<=" | "=<" => (Unbounded, to()?),
+            "<" => (Unbounded, Excluded(version.clone())),
+            "^" => {
+                let fixed = version.numbers.iter().take(given).position(|n| *n != 0);
+                let last = fixed.unwrap_or(given - 1);
+                (from(), Excluded(version.before_next(last)?))
+            }
+            _ => (
+                from(),
+                Excluded(version.before_next(usize::from(given > 1))?),
+            ),
+        };
+        let outside = operator == "!=";
+        Some(Self { outside, bounds })
+    }
+}
+
+impl Version {
+    /// What comes before all versions, and pre-releases of versions, whose number at this place is one greater.
+    /// None if there is no greater number.
+    fn before_next(&self, place: usize) -> Option<Self> {
+        let [major, minor, patch] = self.numbers;
+        let numbers = match place {
+            0 => [major.checked_add(1)?, 0, 0],
+            1 => [major, minor.checked_add(1)?, 0],
+            _ => [major, minor, patch.checked_add(1)?],
+        };
+        let stage = Stage::Pre(Vec::new());
+        Some(Self { numbers, stage })
+    }
+}
+
+/// A version, and how many of its numbers were given. `x` and `*` stand for numbers that were not.
+fn read_version(text: &str) -> Option<(Version, usize)> {
+    let text = text.trim();
+    let text = text.strip_prefix(['v', 'V']).unwrap_or(text);
+    let text = text
+        .split_once('+')
+        .map_or(text, |(version, _build)| version);
+    let (numbers_text, stage) = match text.split_once('-') {
+        Some((numbers, pre)) => (numbers, Stage::Pre(read_identifiers(pre)?)),
+        None => (text, Stage::Release),
+    };
+    let mut parts = numbers_text.split('.');
+    let mut numbers = [0; 3];
+    let mut given = 0;
+    let mut open = false;
+    for (number, part) in numbers.iter_mut().zip(parts.by_ref()) {
+        open |= matches!(part, "x" | "X" | "*");
+        if !open {
+            *number = read_number(part)?;
+            given += 1;
+        } else if !matches!(part, "x" | "X" | "*") {
+            return None;
+        }
+    }
+    if parts.next().is_some() || (given < 3 && stage != Stage::Release) {
+        return None;
+    }
+    Some((Version { numbers, stage }, given))
+}
+
+fn read_identifiers(text: &str) -> Option<Vec<Identifier>> {
+    text.split('.')
+        .map(|part| {
+            let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+            if part.is_empty() || !part.bytes().all(legal) {
+                return None;
+            }
+            let number = read_number(part).map(Identifier::Number);
+            Some(number.unwrap_or_else(|| Identifier::Text(part.to_owned())))
+        })
+        .collect()
+}
+
+fn read_number(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Constraint;
+
+    fn accepts(demand: &str, version: &str) -> bool {
+        let demand = Constraint::read(demand).unwrap_or_else(|fault| panic!("{demand}: {fault:?}"));
+        demand.accepts(version)
+    }
+
+    #[test]
+    fn demands_and_what_satisfies_them() {
+        for (demand, yes, no) in [
+            ("1.2.3", "1.2.3", "1.2.4"),
+            ("= 1.2", "1.2.9", "1.3.0"),
+            ("!=1.2", "1.3", "1.2.9"),
+            (">1.2", "1.3.0", "1.2.9"),
+            (">1.2.3", "1.2.4", "1.2.3"),
+            (">= 1.2", "v1.2", "1.1.99"),
+            ("<1.2", "1.1.9", "1.2.0"),
+            ("<=1.2", "1.2.9", "1.3.0"),
+            ("=<1.2.3", "1.2.3", "1.2.4"),
+            ("~1.2.3", "1.2.9", "1.3.0"),
+            ("~>1.2", "1.2.0", "1.3.0"),
+            ("~1", "1.9.0", "2.0.0"),
+            ("^1.2.3", "1.9.0", "2.0.0"),
+            ("^0.2.3", "0.2.9", "0.3.0"),
+            ("^0.0.3", "0.0.3", "0.0.4"),
+            ("^0.0", "0.0.9", "0.1.0"),
+            ("^0", "0.9.0", "1.0.0"),
+            ("1.x", "1.9.9", "2.0.0"),
+            ("1.*.*", "1.0.0", "0.9.9"),
+            ("*", "7", "7.0.0-rc1"),
+            (">=1.2, <2", "1.10.0", "2.0.0"),
+            (">=1.2 <2", "1.10.0", "1.1.0"),
+            ("<1 || >=2 <3", "2.5", "1.5"),
+            (">=1.0.0-rc.2", "1.0.0-rc.10", "1.0.0-rc.1"),
+            (">=1.0.0-1", "1.0.0-a", "1.0.0-0"),
+            ("^1.0.0-a", "1.0.0-a.1", "2.0.0-a"),
+            (">=1.0.0", "1.0.1+build.7", "1.1.0-beta"),
+            ("<=9", "9.9.9", "nine"),
+            (">=0", "0", "1:2.3"),
+            (">=0", "0.0.1", "1.2.3.4"),
+            (">=0", "1", ""),
+        ] {
+            assert!(accepts(demand, yes), "{yes} satisfies {demand}");
+            assert!(!accepts(demand, no), "{no} does not satisfy {demand}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_demand_is_refused() {
+        for text in [
+            "",
+            " ",
+            ",",
+            "||",
+            ">=1 ||",
+            "new",
+            ">=",
+            "> *",
+            "1.2.3.4",
+            "1.x.2",
+            "1.2-rc",
+            ">=1 & <2",
+            "18446744073709551616",
+            "~18446744073709551615",
+            "1..2",
+            "=>=1",
+            "1.2.3-",
+            "1.2.3-é",
+        ] {
+            assert!(Constraint::read(text).is_err(), "{text:?}");
+        }
+    }
+}
