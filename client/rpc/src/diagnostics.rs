@@ -19,7 +19,7 @@ pub fn report(error: &Error, printer: &Printer) -> Exit {
 }
 
 /// The error with its causes, each on its own line. A cause that only repeats the line above is left out.
-fn text(error: &Error) -> String {
+pub fn text(error: &Error) -> String {
     let mut last = error.to_string();
     let mut text = last.clone();
     let mut source = error.source();

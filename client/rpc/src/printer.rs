@@ -21,10 +21,16 @@ pub const HINT: Style = AnsiColor::Cyan.on_default();
 /// Headings.
 pub const STRONG: Style = Style::new().bold();
 
-/// Standard output is closed or full.
+/// Standard output, or the file in its place, is closed or full.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write to the standard output")]
+#[error("cannot write the output")]
 pub struct OutputError(#[source] io::Error);
+
+impl From<serde_json::Error> for OutputError {
+    fn from(error: serde_json::Error) -> Self {
+        Self(error.into())
+    }
+}
 
 impl OutputError {
     /// Whether the reader went away, as `head` does when it has seen enough.
@@ -78,6 +84,11 @@ impl Printer {
         }
     }
 
+    /// From now on data go there instead.
+    pub fn divert(&self, data: Box<dyn Write + Send>) {
+        *self.data.lock().unwrap_or_else(PoisonError::into_inner) = data;
+    }
+
     /// How much talk there is.
     pub fn talk(&self) -> Talk {
         self.talk
@@ -98,9 +109,7 @@ impl Printer {
 
     /// One JSON document, indented.
     pub fn json(&self, document: &impl Serialize) -> Result<(), OutputError> {
-        let text =
-            serde_json::to_string_pretty(document).map_err(|error| OutputError(error.into()))?;
-        self.line(text)
+        self.line(serde_json::to_string_pretty(document)?)
     }
 
     /// Tells the user something.

@@ -9,6 +9,7 @@ pub mod facts;
 pub(crate) mod fixtures;
 pub mod inventory;
 pub mod json;
+pub mod jsonl;
 pub mod nodes;
 pub mod page;
 pub mod ping;

@@ -88,6 +88,15 @@ pub enum AskError {
     /// The user wants no answer any more, before anything was asked.
     #[error("interrupted; nothing was sent")]
     Interrupted,
+    /// The file that results should go to.
+    #[error("cannot write into {}", path.display())]
+    Output {
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
     /// A document that cannot be written as JSON.
     #[error("the result cannot be written as JSON")]
     Json(#[from] serde_json::Error),
@@ -142,6 +151,7 @@ impl AskError {
             | Self::Schemas(_)
             | Self::Client(_)
             | Self::Interrupted
+            | Self::Output { .. }
             | Self::Json(_) => Exit::Local,
         }
     }
@@ -159,6 +169,7 @@ fn example(flag: &str) -> &'static str {
         "--with-class" => "write it like `-C mysql::master` or `-C /^role::/`",
         "--with-agent" => "write it like `-A puppetral` or `-A /^pup/`",
         "--with-identity" => "write it like `-I db1.acme.net` or `-I /^web/`",
+        "--select" => "write it like `-S '(country=uk or customer=acme) and not apache'`",
         _ => "write it like `-W \"environment=development mysql::master\"`",
     }
 }

@@ -41,6 +41,15 @@ pub struct Request {
     /// Print one JSON document
     #[arg(short, long)]
     pub json: bool,
+    /// Print a line of JSON for each thing that happens, as it happens
+    #[arg(long, conflicts_with_all = ["json", "senders"])]
+    pub jsonl: bool,
+    /// Print only the names of the nodes that succeeded
+    #[arg(long, conflicts_with = "json")]
+    pub senders: bool,
+    /// Write results into this file, not to standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
     /// Which replies to show: ok, failed, all or none [default: the action's own]
     #[arg(long, value_name = "WHICH")]
     pub display: Option<DisplayOverride>,

@@ -1,5 +1,7 @@
 //! `rpc do AGENT ACTION`, `rpc AGENT ACTION`: asks an action of all nodes that match, and shows what they answer.
 
+mod output;
+
 use std::collections::BTreeSet;
 
 use muster_client::choose;
@@ -16,12 +18,23 @@ use crate::cli::request::Request;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::printer::Talk;
-use crate::render::json;
 use crate::render::request::View;
-use crate::report::Report;
+use output::{Form, Output, complain, divert};
 
 /// Runs the command. Replies are shown as they come, unless they are sorted or go into a document.
 pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
+    if let Some(path) = &args.output {
+        divert(path, cx)?;
+    }
+    let form = Form::of(&args);
+    let ended = ask(args, form, cx).await;
+    if let (Form::Lines, Err(error)) = (form, &ended) {
+        complain(error, cx)?;
+    }
+    ended
+}
+
+async fn ask(args: Request, form: Form, cx: Context<'_>) -> Result<Exit, Error> {
     let target = Target::read(&args.filters)?;
     let words = Words::read(&args.agent, &args.words)?;
     // A wrong command line is told before a missing configuration.
@@ -38,7 +51,7 @@ pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
 
     let settings = settings.map_or_else(|| cx.settings(), Ok)?;
     let fleet = Fleet::connect(&settings, &target).await?;
-    let progress = Progress::new(cx.printer, !args.json && !args.no_progress);
+    let progress = Progress::new(cx.printer, !form.is_json() && !args.no_progress);
     let mut found = match nodes {
         Some(nodes) => Found::named(nodes),
         None => fleet.discover(&target.filter, &progress).await?,
@@ -53,24 +66,24 @@ pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
         rollout: args.pace.rollout(),
         pause: args.pace.batch_sleep,
     };
-    let view = View {
-        action,
-        wish: args.display,
-        verbose: cx.printer.talk() == Talk::Verbose,
+    let output = Output {
+        form,
+        sort: args.sort,
+        view: View {
+            action,
+            wish: args.display,
+            verbose: cx.printer.talk() == Talk::Verbose,
+        },
+        cx,
     };
-    let at_once = !args.json && !args.sort;
+    output.found(ddl.name(), action.name(), &found.nodes)?;
     let mut report = fleet
-        .ask(question, found, &progress, |reply| {
-            if at_once && view.shows(reply) {
-                cx.printer.text(view.block(reply))?;
-            }
-            Ok(())
-        })
+        .ask(question, found, &progress, |reply| output.reply(reply))
         .await?;
     if args.sort {
         report.replies.sort_by(|a, b| a.node.cmp(&b.node));
     }
-    show(&report, &view, &args, &target, cx)?;
+    output.end(&report, &target)?;
     cx.warn_of_gaps(&report);
     Ok(report.stats.exit())
 }
@@ -97,29 +110,6 @@ fn listed(
         return Err(NodesError::TwoReaders { input }.into());
     }
     Ok(Some(read_nodes(path)?))
-}
-
-/// Shows what was not shown yet.
-fn show(
-    report: &Report,
-    view: &View<'_>,
-    args: &Request,
-    target: &Target,
-    cx: Context<'_>,
-) -> Result<(), Error> {
-    if args.json {
-        return cx.json(&json::Request::new(report));
-    }
-    if report.stats.discovered == 0 {
-        nobody_found(target, cx);
-        return Ok(());
-    }
-    if args.sort {
-        let shown = report.replies.iter().filter(|reply| view.shows(reply));
-        cx.printer
-            .text(shown.map(|reply| view.block(reply)).collect::<String>())?;
-    }
-    Ok(cx.printer.text(view.tail(report))?)
 }
 
 /// Nothing was sent, because there is nobody to send it to.

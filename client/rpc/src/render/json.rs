@@ -17,9 +17,17 @@ use crate::report::{Reply, Report, RequestStats};
 
 /// A document as indented text that is safe on a terminal: what could steer one is escaped, in JSON's own way.
 pub fn text(document: &impl Serialize) -> Result<String, serde_json::Error> {
-    let text = serde_json::to_string_pretty(document)?;
+    Ok(safe(serde_json::to_string_pretty(document)?))
+}
+
+/// A document as one line, safe on a terminal in the same way.
+pub fn line(document: &impl Serialize) -> Result<String, serde_json::Error> {
+    Ok(safe(serde_json::to_string(document)?))
+}
+
+fn safe(text: String) -> String {
     if !text.contains(|c| is_harmful(c) && c != '\n') {
-        return Ok(text);
+        return text;
     }
     // Outside of strings JSON is ASCII, and in strings line ends are escaped already.
     let mut safe = String::with_capacity(text.len() + 8);
@@ -35,7 +43,7 @@ pub fn text(document: &impl Serialize) -> Result<String, serde_json::Error> {
             safe.push(c);
         }
     }
-    Ok(safe)
+    safe
 }
 
 /// The document of a request.
@@ -64,8 +72,9 @@ impl<'a> Request<'a> {
     }
 }
 
+/// One reply.
 #[derive(Debug, Serialize)]
-struct ReplyDocument<'a> {
+pub struct ReplyDocument<'a> {
     sender: &'a Identity,
     statuscode: Status,
     statusmsg: &'a str,
@@ -76,7 +85,8 @@ struct ReplyDocument<'a> {
 }
 
 impl<'a> ReplyDocument<'a> {
-    fn new(reply: &'a Reply) -> Self {
+    /// The part of a document that this is.
+    pub fn new(reply: &'a Reply) -> Self {
         Self {
             sender: &reply.node,
             statuscode: reply.status,

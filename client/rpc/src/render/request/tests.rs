@@ -116,6 +116,17 @@ fn whoever_is_missing_is_named() {
 }
 
 #[test]
+fn a_rollout_that_ended_early_says_who_was_asked_and_who_was_not() {
+    let mut report = users();
+    report.stats.discovered = 7;
+    report.stats.missing = names(&["dev6.example.net"]);
+    report.stats.not_asked = names(&["dev7.example.net", "dev8.example.net"]);
+    let text = draw(&report, Some(DisplayOverride::None), false);
+    insta::assert_snapshot!("request_not_asked", text);
+    assert!(is_within_width(&text));
+}
+
+#[test]
 fn the_wish_wins_over_the_schema() {
     let shown = |wish| {
         let text = draw(&users(), wish, false);

@@ -1,0 +1,96 @@
+//! What happens in a request, a line of JSON each, as it happens. The first line names the schema; `kind` tells lines apart.
+//! Readers leave out kinds and fields that they do not know.
+
+use std::collections::BTreeSet;
+
+use muster_ddl::aggregate;
+use muster_wire::identity::Identity;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::json::{ReplyDocument, Stats};
+use crate::report::{Reply, Report};
+
+/// One line.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Line<'a> {
+    /// Who is asked what: the first line.
+    Discovered {
+        /// The schema of all lines, and its version.
+        schema: &'static str,
+        /// The agent.
+        agent: &'a str,
+        /// The action.
+        action: &'a str,
+        /// The nodes.
+        nodes: &'a BTreeSet<Identity>,
+    },
+    /// A node's answer.
+    Result(ReplyDocument<'a>),
+    /// What the replies come to.
+    Summaries {
+        /// Values and their counts, by output.
+        summaries: Map<String, Value>,
+    },
+    /// Counts, names and times: the last line of a request that was made.
+    Stats {
+        /// These.
+        request_stats: Stats<'a>,
+    },
+    /// Why the command failed: the last line, and often the only one.
+    Error {
+        /// In words.
+        error: String,
+    },
+}
+
+impl<'a> Line<'a> {
+    /// The first line.
+    pub fn discovered(agent: &'a str, action: &'a str, nodes: &'a BTreeSet<Identity>) -> Self {
+        Self::Discovered {
+            schema: "muster.request.lines.v1",
+            agent,
+            action,
+            nodes,
+        }
+    }
+
+    /// The line of one answer.
+    pub fn result(reply: &'a Reply) -> Self {
+        Self::Result(ReplyDocument::new(reply))
+    }
+
+    /// The lines after the answers.
+    pub fn tail(report: &'a Report) -> [Self; 2] {
+        let summaries = aggregate::to_json(&report.summaries);
+        let request_stats = Stats::new(&report.stats);
+        [Self::Summaries { summaries }, Self::Stats { request_stats }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Line;
+    use crate::render::fixtures::{reply, report};
+    use crate::render::json::line;
+
+    #[test]
+    fn every_kind_of_line() {
+        let answer = reply("dev1", 1, "no\n\u{1b}[2J", json!({"value": 1}));
+        let report = report("rpcutil", "get_fact", vec![answer]);
+        let nodes = ["dev1", "dev2"].map(|name| name.parse().unwrap()).into();
+        let first = Line::discovered("rpcutil", "get_fact", &nodes);
+        let result = Line::result(&report.replies[0]);
+        let error = Line::Error {
+            error: "no".to_owned(),
+        };
+        let [summaries, stats] = Line::tail(&report);
+        let lines = [first, result, summaries, stats, error];
+        let lines = lines.map(|one| line(&one).unwrap());
+        assert!(!lines.concat().contains(char::is_control));
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+}
