@@ -3,6 +3,7 @@
 pub mod broker;
 pub mod demo;
 pub mod facts;
+pub mod filter;
 pub mod filters;
 pub mod find;
 #[cfg(test)]
@@ -124,6 +125,9 @@ pub enum Command {
     /// Ask an action of all nodes that match; also `rpc AGENT ACTION`
     #[command(override_usage = request::USAGE, after_help = request::AFTER)]
     Do(request::Request),
+    /// Tell what filters mean
+    #[command(subcommand)]
+    Filter(filter::Filter),
     /// List agents, and tell what they can do
     #[command(subcommand)]
     Plugin(plugin::Plugin),

@@ -5,6 +5,7 @@ mod broker;
 mod context;
 pub mod demo;
 mod facts;
+mod filter;
 mod find;
 mod inventory;
 mod org;
@@ -33,6 +34,7 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Facts(args) => facts::run(args, cx).await,
         Command::Inventory(args) => inventory::run(args, cx).await,
         Command::Do(args) => request::run(args, cx).await,
+        Command::Filter(command) => filter::run(&command, cx),
         Command::Plugin(command) => plugin::run(command, cx),
         Command::Org(command) => org::run(command, environment, printer).await,
         Command::Broker(command) => broker::run(command, environment, printer),

@@ -24,12 +24,13 @@ type With = fn(Filter, &str) -> Result<Filter, FilterError>;
 impl Target {
     /// Reads the flags.
     pub fn read(flags: &Filters) -> Result<Self, AskError> {
-        let kinds: [(&'static str, &[String], With); 5] = [
+        let kinds: [(&'static str, &[String], With); 6] = [
             ("--with-fact", &flags.facts, Filter::with_fact),
             ("--with-class", &flags.classes, Filter::with_class),
             ("--with-agent", &flags.agents, Filter::with_agent),
             ("--with-identity", &flags.identities, Filter::with_identity),
             ("--with", &flags.mixed, Filter::with_words),
+            ("--select", &flags.select, Filter::with_select),
         ];
         let mut filter = Filter::default();
         for (flag, texts, with) in kinds {
@@ -78,11 +79,14 @@ mod tests {
             agents: vec!["puppetral".into()],
             identities: vec!["/^db/".into()],
             mixed: vec!["environment=development apache".into()],
+            select: vec!["a or b".into(), "not c".into()],
             ..Filters::default()
         };
         let filter = Target::read(&flags).unwrap().filter;
         assert_eq!((filter.facts().len(), filter.classes().len()), (2, 2));
         assert_eq!((filter.agents().len(), filter.identities().len()), (1, 1));
+        let select = filter.select().map(ToString::to_string);
+        assert_eq!(select.as_deref(), Some("(a or b) and not c"));
     }
 
     #[test]
@@ -96,6 +100,22 @@ mod tests {
         "#);
         assert_eq!(error.exit(), Exit::Usage);
         assert_eq!(error.hints().len(), 1);
+    }
+
+    #[test]
+    fn an_expression_is_checked_before_anybody_is_asked() {
+        let flags = Filters {
+            select: vec!["apache and fstat('/etc/hosts').md5=/^ab/".into()],
+            ..Filters::default()
+        };
+        let error = Target::read(&flags).unwrap_err();
+        insta::assert_snapshot!(error.to_string(), @r#"
+        --select: cannot use filter "apache and fstat('/etc/hosts').md5=/^ab/": expected one of the functions agent, class, fact, include, semver and with (fstat is none of them) at column 12
+
+          apache and fstat('/etc/hosts').md5=/^ab/
+                     ^
+        "#);
+        assert_eq!(error.exit(), Exit::Usage);
     }
 
     #[test]

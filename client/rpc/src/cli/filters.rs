@@ -28,6 +28,9 @@ pub struct Filters {
     /// Facts and classes in one text, as in "country=uk apache"
     #[arg(short = 'W', long = "with", value_name = "WORDS", help_heading = HEADING)]
     pub mixed: Vec<String>,
+    /// An expression, as in "(country=uk or country=de) and not apache"
+    #[arg(short = 'S', long = "select", value_name = "EXPR", help_heading = HEADING)]
+    pub select: Vec<String>,
     /// Ask this collective instead of the configured one
     #[arg(short = 'T', long, value_name = "COLLECTIVE", help_heading = HEADING)]
     pub target: Option<Name>,
