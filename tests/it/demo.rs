@@ -244,6 +244,103 @@ fn questions_find_the_right_nodes_and_exit_codes_tell_the_truth() {
             told(&output)
         );
     }
+    fewer_nodes_and_other_forms(&demo);
+    rollouts_end_when_they_do_harm(&demo);
+}
+
+fn fewer_nodes_and_other_forms(demo: &Demo) {
+    let ping = ["do", "rpcutil", "ping"];
+    let with = |more: &[&str]| demo.line(&[&ping, more].concat());
+    let (some, code) = with(&["--limit", "40%", "--senders"]);
+    assert_eq!((some.lines().count(), code), (2, 0), "{some}");
+    let (drawn, _) = with(&["-1", "--limit-seed", "7", "--senders"]);
+    assert_eq!(drawn.lines().count(), 1);
+    assert_eq!(with(&["-1", "--limit-seed", "7", "--senders"]).0, drawn);
+
+    let list = demo.directory.path().join("list");
+    let list = list.to_str().unwrap();
+    assert_eq!(
+        with(&["--limit", "3", "-j", "-o", list]),
+        (String::new(), 0)
+    );
+    let (listed, code) = with(&["--nodes", list, "--senders", "--sort"]);
+    assert_eq!((listed.lines().count(), code), (3, 0), "{listed}");
+    std::fs::write(list, "# nobody\n").unwrap();
+    assert_eq!(with(&["--nodes", list]).1, 1);
+    assert_eq!(with(&["--nodes", list, "-C", "apache"]).1, 4);
+
+    let (lines, code) = with(&["--batch", "2", "--batch-sleep", "0", "--jsonl"]);
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<&str> = lines
+        .iter()
+        .map(|line| line["kind"].as_str().unwrap())
+        .collect();
+    let [r, expected] = ["result", "discovered"];
+    assert_eq!(kinds, [expected, r, r, r, r, r, "summaries", "stats"]);
+    let stats = &lines[7]["request_stats"];
+    assert_eq!((stats["ok"].as_u64(), code), (Some(5), 0));
+    assert_eq!(stats["requestids"].as_array().unwrap().len(), 3);
+    let (lines, code) = demo.line(&["do", "rpcutil", "pong", "--jsonl"]);
+    assert!(
+        code == 4 && lines.starts_with("{\"kind\":\"error\""),
+        "{lines}"
+    );
+}
+
+fn rollouts_end_when_they_do_harm(demo: &Demo) {
+    let harm = ["do", "puppetral", "type=user", "name=rip", "wings=2"];
+    for (more, asked) in [
+        (&["--canary", "1"][..], 1),
+        (
+            &["--batch", "2", "--batch-sleep", "0", "--max-failures", "2"],
+            4,
+        ),
+        (
+            &[
+                "--batch",
+                "2",
+                "--batch-sleep",
+                "0",
+                "--max-failures",
+                "10%",
+            ],
+            2,
+        ),
+        (&["--batch", "4", "--batch-sleep", "0"], 5),
+    ] {
+        let (document, code) = demo.ask(&[&harm, more].concat());
+        let stats = &document["request_stats"];
+        assert_eq!(
+            (stats["failed"].as_u64(), code),
+            (Some(asked), 2),
+            "{stats:#}"
+        );
+        let not_asked = stats["not_asked"].as_array().unwrap().len();
+        assert_eq!(not_asked as u64, 5 - asked, "{stats:#}");
+    }
+    let stopped = demo.rpc(&[&harm[..], &["--canary", "1"]].concat());
+    let said = told(&stopped);
+    assert!(
+        said.contains("Batch 1 of 2: 1 node") && said.contains("Not asked:"),
+        "{said}"
+    );
+    assert!(said.contains("stopped after batch 1 of 2"), "{said}");
+    let (document, code) = demo.ask(&[
+        "do",
+        "rpcutil",
+        "ping",
+        "--canary",
+        "2",
+        "--batch-sleep",
+        "0",
+    ]);
+    assert_eq!(
+        (document["request_stats"]["ok"].as_u64(), code),
+        (Some(5), 0)
+    );
 }
 
 #[test]
