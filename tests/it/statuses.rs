@@ -216,6 +216,12 @@ async fn discovery_finds_by_facts_classes_agents_and_identity() {
             filter().with_identity("/^db/"),
             vec!["db1.acme.net", "db2.acme.net"],
         ),
+        (
+            filter().with_select(
+                "(mysql::master or fact('deep.er') > 7) and not environment=production",
+            ),
+            vec!["db1.acme.net"],
+        ),
         (filter().with_agent("unicorn"), vec![]),
         (
             filter().with_identity("web1.acme.net"),

@@ -17,8 +17,7 @@ fn explain(args: &Explain, cx: Context<'_>) -> Result<Exit, Error> {
     let target = Target::read(&args.filters)?;
     cx.printer.line(target.filter.explain())?;
     if let Some(select) = target.filter.select() {
-        cx.printer
-            .detail(format_args!("normal form: -S '{select}'"));
+        cx.printer.detail(format_args!("normal form: {select}"));
     }
     Ok(Exit::Passed)
 }
@@ -54,7 +53,7 @@ mod tests {
         );
         assert_eq!(
             talk.text(),
-            "normal form: -S '(country==uk or customer==acme) and not apache'\n"
+            "normal form: (country==uk or customer==acme) and not apache\n"
         );
     }
 }
