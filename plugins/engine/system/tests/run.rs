@@ -18,6 +18,19 @@ mod run {
         Command::new(["/bin/sh", "-c", script])
     }
 
+    /// A signalled process takes a moment to die.
+    fn await_death(pid: &str) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            if state.is_empty() || state.contains(") Z ") {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{state}");
+            std::thread::yield_now();
+        }
+    }
+
     fn is_root() -> bool {
         nix::unistd::geteuid().is_root()
     }
@@ -131,8 +144,7 @@ mod run {
             let written = fs::read_to_string(&pids).unwrap();
             assert_eq!(written.lines().count(), 2, "{script}");
             for pid in written.lines() {
-                let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-                assert!(state.is_empty() || state.contains(") Z "), "{state}");
+                await_death(pid);
             }
             fs::remove_file(&pids).unwrap();
         }
