@@ -1,14 +1,25 @@
 //! What would change: the difference between desired and found, as a value that can be shown, compared and applied.
 
+use std::fmt;
+
 use crate::event::{Event, EventStatus};
 use crate::resource::{Resource, Value, Values};
 use crate::schema::{Attribute, Schema};
 
 /// What a type found on the machine about one resource.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct State {
     /// Found properties. Absence is `ensure = absent`; a property that is not set has no entry.
     pub values: Values,
+}
+
+impl fmt::Debug for State {
+    /// Names the values without showing them: a password may be among them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("values", &self.values.keys())
+            .finish_non_exhaustive()
+    }
 }
 
 impl State {
@@ -31,7 +42,7 @@ impl State {
 }
 
 /// One property that is not as desired.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Change {
     /// The property.
     pub property: String,
@@ -43,6 +54,16 @@ pub struct Change {
     pub sensitive: bool,
     /// The message of the event after success, as Puppet words it: `created`, `ip changed '10.0.0.1' to '10.0.0.2'`.
     pub message: String,
+}
+
+impl fmt::Debug for Change {
+    /// The message is fit to be shown; the values may not be.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Change")
+            .field("property", &self.property)
+            .field("message", &self.message)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Change {

@@ -85,7 +85,7 @@ impl Value {
 pub type Values = BTreeMap<String, Value>;
 
 /// A resource whose values were checked: no unknown names, every value of its declared kind.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Resource {
     /// Lower-case name of the type, such as `user` or `ssh_authorized_key`.
     pub type_name: String,
@@ -95,6 +95,16 @@ pub struct Resource {
     pub name: String,
     /// Desired properties and parameters.
     pub values: Values,
+}
+
+impl fmt::Debug for Resource {
+    /// Names the values without showing them: a password may be among them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resource")
+            .field("reference", &self.reference())
+            .field("values", &self.values.keys())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Resource {

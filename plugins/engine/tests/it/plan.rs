@@ -130,3 +130,18 @@ proptest! {
         prop_assert!(compare(&SCHEMA, &wanted, &state).is_empty());
     }
 }
+
+/// What is logged by accident must not hold a secret.
+#[test]
+fn debug_output_never_shows_a_password() {
+    let wanted = desired(values(&[("password", Value::Text("$6$new".to_owned()))]));
+    let found = State {
+        values: values(&[("password", Value::Text("$6$old".to_owned()))]),
+    };
+    let changes = compare(&SCHEMA, &wanted, &found);
+    let shown = format!("{wanted:?} {found:?} {changes:?}");
+    assert!(
+        !shown.contains("$6$") && shown.contains("password"),
+        "{shown}"
+    );
+}
