@@ -15,6 +15,7 @@ pub mod counters;
 pub mod daemon;
 pub mod facts;
 pub mod lifecycle;
+mod listing;
 pub mod pipeline;
 pub mod policy;
 pub mod seen;

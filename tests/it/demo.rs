@@ -35,6 +35,12 @@ impl Demo {
         demo
     }
 
+    /// The directory of any one node.
+    fn some_node(&self) -> PathBuf {
+        let mut nodes = std::fs::read_dir(self.fleet().join("nodes")).unwrap();
+        nodes.next().unwrap().unwrap().path()
+    }
+
     fn fleet(&self) -> PathBuf {
         self.directory.path().join("fleet")
     }
@@ -365,12 +371,7 @@ fn a_demonstration_leaves_nothing_behind() {
 fn a_check_or_a_second_daemon_does_not_disturb_the_first() {
     use std::os::unix::fs::MetadataExt as _;
     let demo = Demo::up();
-    let node = std::fs::read_dir(demo.fleet().join("nodes"))
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
+    let node = demo.some_node();
     let config = node.join("rpcd.toml");
     let journal = || std::fs::metadata(node.join("state/seen")).unwrap().ino();
     let before = journal();
@@ -393,12 +394,7 @@ fn a_check_or_a_second_daemon_does_not_disturb_the_first() {
 #[test]
 fn a_daemon_that_waits_for_its_broker_obeys_signals() {
     let demo = Demo::up();
-    let node = std::fs::read_dir(demo.fleet().join("nodes"))
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
+    let node = demo.some_node();
     let text = std::fs::read_to_string(node.join("rpcd.toml")).unwrap();
     let (elsewhere, nobody) = (
         text.replace("\"state\"", "\"state2\""),

@@ -13,8 +13,8 @@ mod secret;
 mod settings;
 mod values;
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs::File;
+use std::io::Read as _;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +31,8 @@ pub use values::{
 use defaults::Surroundings;
 use read::Reading;
 use settings::Settings;
+
+use crate::listing;
 
 /// Where the configuration is unless `--config` says otherwise.
 pub const DEFAULT_PATH: &str = "/etc/muster/rpcd.toml";
@@ -126,33 +128,12 @@ impl Config {
     }
 }
 
-/// The `.toml` files in a directory, sorted by name. Hidden ones are not ours; no directory is no files.
+/// The files of `conf.d`.
 fn extra_files(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
-    let read_error = |source| ConfigError::Read {
+    listing::files(directory, "toml").map_err(|source| ConfigError::Read {
         path: directory.to_owned(),
         source,
-    };
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(read_error(error)),
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(read_error)?.path();
-        let hidden = path
-            .file_name()
-            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if !hidden
-            && path
-                .extension()
-                .is_some_and(|extension| extension == "toml")
-        {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
+    })
 }
 
 fn read_file(path: &Path) -> Result<String, ConfigError> {

@@ -23,7 +23,7 @@ mod file;
 mod groups;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -33,6 +33,7 @@ use muster_wire::state::NodeView;
 pub use error::{PolicyFault, PolicyProblem};
 
 use crate::config::Verdict;
+use crate::listing;
 use file::{PolicyFile, Ruling};
 use groups::Groups;
 
@@ -132,7 +133,7 @@ struct Loading {
 
 impl Loading {
     fn run(&mut self) {
-        let paths = match self.policy_files() {
+        let paths = match listing::files(&self.directory, "policy") {
             Ok(paths) => paths,
             Err(error) => {
                 let rule = self.problem(self.directory.clone(), None, PolicyFault::Read(error));
@@ -158,31 +159,6 @@ impl Loading {
             let name = "built-in rpcutil.policy".to_owned();
             files.insert(RPCUTIL.to_owned(), Book::Read { name, file });
         }
-    }
-
-    /// The `.policy` files, sorted. Hidden ones are an editor's.
-    fn policy_files(&self) -> io::Result<Vec<PathBuf>> {
-        let entries = match fs::read_dir(&self.directory) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let mut paths = Vec::new();
-        for entry in entries {
-            let path = entry?.path();
-            let hidden = path
-                .file_name()
-                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            if !hidden
-                && path
-                    .extension()
-                    .is_some_and(|extension| extension == "policy")
-            {
-                paths.push(path);
-            }
-        }
-        paths.sort();
-        Ok(paths)
     }
 
     /// The groups; no file is no groups.
