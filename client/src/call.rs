@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use muster_wire::filter::Filter;
 use muster_wire::identity::{Identity, Name, NameError};
+use muster_wire::trace::Traceparent;
 use serde_json::{Map, Value};
 
 /// Whom a call means.
@@ -14,6 +15,19 @@ pub enum Aim {
     Nodes(BTreeSet<Identity>),
     /// Whoever matches. Nobody knows how many that are: a sliding window ends the call, unless [`Call::expect`] is set.
     Filter(Filter),
+}
+
+/// Whether answers are wanted, and where.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Answers {
+    /// Here, on the call's own inbox.
+    #[default]
+    Here,
+    /// Nobody wants any: nodes are told not to answer, and the call ends when the broker has taken the question.
+    Unwanted,
+    /// On this subject, below the caller's own inbox, where another process of the same caller listens. The call ends when the broker
+    /// has taken the question.
+    Elsewhere(String),
 }
 
 /// One call.
@@ -33,8 +47,14 @@ pub struct Call {
     pub wait: Duration,
     /// How long a node may take until it begins.
     pub ttl: Duration,
-    /// With [`Aim::Filter`]: end after this many answers.
+    /// End after this many answers, whoever else could answer.
     pub expect: Option<usize>,
+    /// Whether answers are wanted, and where.
+    pub answers: Answers,
+    /// Whether nodes shall tell how long each of their stages took.
+    pub trace: bool,
+    /// The trace that the call is part of.
+    pub traceparent: Option<Traceparent>,
 }
 
 impl Call {
@@ -49,6 +69,9 @@ impl Call {
             wait: Duration::from_secs(30),
             ttl: Duration::from_mins(1),
             expect: None,
+            answers: Answers::Here,
+            trace: false,
+            traceparent: None,
         })
     }
 }

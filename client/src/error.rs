@@ -68,4 +68,14 @@ pub enum ClientError {
         /// What they allow, as `agent` tags.
         allowed: String,
     },
+    /// Answers are wanted where the caller cannot read them.
+    #[error(
+        "answers to you can only go below {inbox}, which nobody else may read; {subject} is elsewhere"
+    )]
+    ForeignInbox {
+        /// Where they were wanted.
+        subject: String,
+        /// The caller's own inbox, as a pattern.
+        inbox: String,
+    },
 }

@@ -41,6 +41,8 @@ pub struct Answer {
     pub reply: Reply,
     /// Time from the question to this answer.
     pub after: Duration,
+    /// How long it took to verify it; answers that are verified together share their time evenly.
+    pub verifying: Duration,
 }
 
 impl Answer {

@@ -14,21 +14,18 @@ use std::time::Duration;
 
 use muster_bus::{Bytes, Mark, Message, Subscription};
 use muster_wire::identity::Identity;
-use muster_wire::request::{Request, Target};
-use muster_wire::sign::{Expected, Kind, OpenReply, Refusal, open_replies, seal};
+use muster_wire::sign::{Expected, OpenReply, Refusal, open_replies};
 use muster_wire::subject;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::call::{Aim, Call};
+use crate::call::{Aim, Answers, Call};
 use crate::error::ClientError;
 use crate::event::{Answer, Event};
+use crate::letter::letters;
 use crate::party::{Party, now};
 use crate::stats::Stats;
-
-/// Nodes that share one signature. More would save signatures, and cost every node the reading of longer lists.
-const GROUP: usize = 64;
 
 /// Replies that are verified together: enough for the batch to pay, few enough for the screen to move.
 const BATCH: usize = 1024;
@@ -39,11 +36,14 @@ type Sender = mpsc::Sender<Event>;
 pub(crate) async fn run(party: &Arc<Party>, call: Call, tell: &Sender) -> Result<(), ClientError> {
     party.check_granted(&call.agent)?;
     let id = Uuid::now_v7();
+    if call.answers != Answers::Here {
+        return dismiss(party, &call, id, tell).await;
+    }
     let inbox = subject::inbox(&party.signer.public().to_string(), &id);
     let mark = party.bus.mark();
     let replies = party.bus.subscribe(&format!("{inbox}.*")).await?;
     let begun = Instant::now();
-    let asked = publish(party, &call, id, &inbox).await?;
+    let Published { asked, signing } = publish(party, &call, id).await?;
     let expected = match &call.aim {
         Aim::Nodes(nodes) => Some(nodes.clone()),
         Aim::Filter(_) => None,
@@ -60,6 +60,7 @@ pub(crate) async fn run(party: &Arc<Party>, call: Call, tell: &Sender) -> Result
         id,
         mark,
         begun,
+        signing,
         published: Instant::now(),
         asked,
         awaited: expected.clone().unwrap_or_default(),
@@ -75,54 +76,72 @@ pub(crate) async fn run(party: &Arc<Party>, call: Call, tell: &Sender) -> Result
     Ok(())
 }
 
-/// Sends the question. Answers which node is asked on which reply subject.
-async fn publish(
-    party: &Party,
-    call: &Call,
-    id: Uuid,
-    inbox: &str,
-) -> Result<HashMap<String, Identity>, ClientError> {
-    let mut asked = HashMap::new();
-    match &call.aim {
-        Aim::Filter(filter) => {
-            let target = Target::Filter(filter.clone());
-            let sealed = sealed(party, call, id, target)?;
-            let to = subject::broadcast(&party.collective, &call.agent, &call.action);
-            party.bus.ask(&to, &format!("{inbox}.all"), sealed).await?;
-        }
-        Aim::Nodes(nodes) => {
-            let nodes: Vec<&Identity> = nodes.iter().collect();
-            for group in nodes.chunks(GROUP) {
-                let names = group.iter().map(|node| (*node).clone()).collect();
-                let sealed = sealed(party, call, id, Target::Nodes(names))?;
-                for node in group {
-                    let reply_to = format!("{inbox}.{}", asked.len());
-                    let to = subject::node(&party.collective, &call.agent, &call.action, node);
-                    party.bus.ask(&to, &reply_to, sealed.clone()).await?;
-                    asked.insert(reply_to, (*node).clone());
-                }
+/// A question that is out.
+struct Published {
+    /// Which node is asked on which reply subject.
+    asked: HashMap<String, Identity>,
+    /// How long writing and signing took.
+    signing: Duration,
+}
+
+/// Sends the question.
+async fn publish(party: &Party, call: &Call, id: Uuid) -> Result<Published, ClientError> {
+    let mut published = Published {
+        asked: HashMap::new(),
+        signing: Duration::ZERO,
+    };
+    let mut letters = letters(&party.signer, &party.collective, call, id, now());
+    loop {
+        let begun = Instant::now();
+        let Some(letter) = letters.next() else { break };
+        let letter = letter?;
+        published.signing += begun.elapsed();
+        let sealed = Bytes::from(letter.sealed);
+        for to in letter.to {
+            match &to.reply_to {
+                Some(reply_to) => party.bus.ask(&to.subject, reply_to, sealed.clone()).await?,
+                None => party.bus.publish(&to.subject, sealed.clone()).await?,
+            }
+            if let (Some(node), Some(reply_to)) = (to.node, to.reply_to) {
+                published.asked.insert(reply_to, node);
             }
         }
     }
     party.bus.flush().await?;
-    Ok(asked)
+    Ok(published)
 }
 
-fn sealed(party: &Party, call: &Call, id: Uuid, target: Target) -> Result<Bytes, ClientError> {
-    let request = Request {
-        id,
-        caller: party.signer.identity().clone(),
-        collective: party.collective.clone(),
-        agent: call.agent.clone(),
-        action: call.action.clone(),
-        target,
-        issued_at: now(),
-        ttl: millis(call.ttl).max(1),
-        timeout: call.timeout.map(millis),
-        reply: true,
-        data: call.data.clone(),
+/// Asks, and leaves the answers to somebody else, or to nobody.
+async fn dismiss(party: &Party, call: &Call, id: Uuid, tell: &Sender) -> Result<(), ClientError> {
+    if let Answers::Elsewhere(subject) = &call.answers {
+        party.check_own_inbox(subject)?;
+    }
+    let begun = Instant::now();
+    let signing = publish(party, call, id).await?.signing;
+    // Nothing will tell whether the question arrived; so at least the broker shall have it.
+    party.bus.confirm().await?;
+    let publishing = begun.elapsed();
+    let told = Event::Published {
+        request: id,
+        expected: None,
     };
-    Ok(seal(Kind::Request, &request, &party.signer)?.into())
+    let _ = tell.send(told).await;
+    let stats = Stats {
+        request: id,
+        expected: None,
+        ok: 0,
+        failed: 0,
+        missing: BTreeSet::new(),
+        absent: BTreeSet::new(),
+        unexpected: BTreeSet::new(),
+        disbelieved: 0,
+        incomplete: None,
+        signing,
+        publishing,
+        waiting: Duration::ZERO,
+    };
+    let _ = tell.send(Event::Finished(Box::new(stats))).await;
+    Ok(())
 }
 
 /// A call whose question is out.
@@ -132,6 +151,7 @@ struct Gathering<'a> {
     id: Uuid,
     mark: Mark,
     begun: Instant,
+    signing: Duration,
     published: Instant,
     /// Nodes by the reply subject that is theirs.
     asked: HashMap<String, Identity>,
@@ -173,11 +193,12 @@ impl Gathering<'_> {
     }
 
     fn is_over(&self) -> bool {
-        match (self.expected, self.call.expect) {
-            (Some(_), _) => self.awaited.is_empty(),
-            (None, Some(count)) => self.nobody || self.answered.len() >= count,
-            (None, None) => self.nobody,
-        }
+        let enough = |count| self.tally.ok + self.tally.failed >= count;
+        let all = match self.expected {
+            Some(_) => self.awaited.is_empty(),
+            None => self.nobody,
+        };
+        all || self.call.expect.is_some_and(enough)
     }
 
     /// When waiting ends if nothing more comes.
@@ -203,10 +224,13 @@ impl Gathering<'_> {
             action: &self.call.action,
         };
         let trust = self.party.trust();
+        let came = Instant::now();
         let opened = open_replies(&payloads, &expected, &trust, &self.party.tokens, now());
         let at = Instant::now();
+        let count = u32::try_from(opened.len()).unwrap_or(u32::MAX).max(1);
+        let verifying = (at - came) / count;
         for reply in opened {
-            self.judge(reply, at, tell).await;
+            self.judge(reply, (at, verifying), tell).await;
         }
     }
 
@@ -221,7 +245,12 @@ impl Gathering<'_> {
         }
     }
 
-    async fn judge(&mut self, reply: Result<OpenReply, Refusal>, at: Instant, tell: &Sender) {
+    async fn judge(
+        &mut self,
+        reply: Result<OpenReply, Refusal>,
+        (at, verifying): (Instant, Duration),
+        tell: &Sender,
+    ) {
         let reply = match reply {
             Ok(opened) => opened.reply,
             Err(refusal) => {
@@ -234,6 +263,7 @@ impl Gathering<'_> {
         let answer = Box::new(Answer {
             reply,
             after: at - self.published,
+            verifying,
         });
         let first = self.answered.insert(sender.clone());
         let welcome = first && (self.expected.is_none() || self.awaited.remove(&sender));
@@ -265,12 +295,9 @@ impl Gathering<'_> {
             unexpected: self.unexpected,
             disbelieved: self.tally.disbelieved,
             incomplete: self.party.bus.disturbed_since(self.mark),
+            signing: self.signing,
             publishing: self.published - self.begun,
             waiting: end.saturating_duration_since(self.published),
         }
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

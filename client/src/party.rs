@@ -7,6 +7,7 @@ use muster_bus::Bus;
 use muster_wire::Millis;
 use muster_wire::identity::Name;
 use muster_wire::sign::Signer;
+use muster_wire::subject;
 use muster_wire::token::{Role, TokenCache, Trust};
 
 use crate::discovery::Window;
@@ -46,6 +47,25 @@ impl Party {
         Err(ClientError::NotGranted {
             agent: agent.to_string(),
             allowed: granted.join(", "),
+        })
+    }
+
+    /// Whether a subject is where only we may read, and where nodes will answer us.
+    pub(crate) fn check_own_inbox(&self, subject: &str) -> Result<(), ClientError> {
+        let inbox = subject::inbox_prefix(&self.signer.public().to_string());
+        let below = subject
+            .strip_prefix(&inbox)
+            .and_then(|rest| rest.strip_prefix('.'));
+        let plain = |token: &str| {
+            let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+            !token.is_empty() && token.bytes().all(allowed)
+        };
+        if below.is_some_and(|rest| rest.split('.').all(plain)) {
+            return Ok(());
+        }
+        Err(ClientError::ForeignInbox {
+            subject: subject.to_owned(),
+            inbox: format!("{inbox}.>"),
         })
     }
 }

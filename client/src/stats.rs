@@ -28,6 +28,8 @@ pub struct Stats {
     pub disbelieved: usize,
     /// Answers may have been lost on the way: the balance is not the whole truth.
     pub incomplete: Option<Disturbance>,
+    /// Time for writing and signing the question; part of `publishing`.
+    pub signing: Duration,
     /// Time until the question was out.
     pub publishing: Duration,
     /// Time from then to the last answer, or the end of waiting.

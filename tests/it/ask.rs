@@ -120,6 +120,8 @@ impl Caller {
             ttl: 60_000,
             timeout: None,
             reply: true,
+            trace: false,
+            traceparent: None,
             data: Map::new(),
         }
     }

@@ -9,5 +9,6 @@ mod docs;
 mod lifecycle;
 mod misbehaving;
 mod resources;
+mod shaping;
 mod statuses;
 mod trust;

@@ -20,6 +20,7 @@ pub mod state;
 pub mod status;
 pub mod subject;
 pub mod token;
+pub mod trace;
 
 /// Milliseconds since the Unix epoch, UTC: the only form in which an instant travels.
 pub type Millis = u64;

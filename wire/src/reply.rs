@@ -7,6 +7,7 @@ use uuid::Uuid;
 use crate::Millis;
 use crate::identity::{Identity, Name};
 use crate::status::{Reason, Status};
+use crate::trace::Stage;
 
 /// The body of a signed reply. Unknown fields are ignored: a newer node may tell more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +35,9 @@ pub struct Reply {
     /// How long the action ran on the node, in milliseconds.
     #[serde(default)]
     pub took: Millis,
+    /// The way through the node, if the request asked for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
 }
 
 /// Why a decoded reply is not one.

@@ -10,6 +10,7 @@ use crate::Millis;
 use crate::filter::Filter;
 use crate::identity::{Identity, Name};
 use crate::limits;
+use crate::trace::Traceparent;
 
 /// The body of a signed request. Unknown fields are refused: an older node must not ignore what narrows a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,6 +38,12 @@ pub struct Request {
     /// Whether the caller wants an answer.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub reply: bool,
+    /// Whether the reply shall tell how long each stage took at the node.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub trace: bool,
+    /// The trace that the request is part of, for the node's logs and for programs that it starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<Traceparent>,
     /// The action's inputs.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,
@@ -113,4 +120,12 @@ fn yes() -> bool {
 )]
 fn is_true(value: &bool) -> bool {
     *value
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature serde asks for"
+)]
+fn is_false(value: &bool) -> bool {
+    !*value
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::status::Status;
+use muster_wire::trace::Traceparent;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -45,6 +46,9 @@ pub struct Record {
     pub agent: Name,
     /// The action.
     pub action: Name,
+    /// The trace that it is part of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<Traceparent>,
     /// The inputs, without what is sensitive.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,

@@ -23,6 +23,7 @@ fn record(action: &str) -> Record {
         collective: name("muster"),
         agent: name("service"),
         action: name(action),
+        traceparent: None,
         data: Map::from_iter([("service".to_owned(), json!("line\nbreak"))]),
         rule: Some("service.policy:4".to_owned()),
         status: Some(Status::Ok),

@@ -25,6 +25,7 @@ pub(super) fn begun(core: &Core, accepted: &Accepted) -> Result<(), Outcome> {
         message: format!("refused, because it could not be recorded: {error}"),
         reason: None,
         data: Map::new(),
+        queued: Duration::ZERO,
         took: Duration::ZERO,
     })
 }
@@ -73,6 +74,7 @@ fn record(core: &Core, asked: &Asked, verdict: Verdict) -> Record {
         collective: request.collective.clone(),
         agent: request.agent.clone(),
         action: request.action.clone(),
+        traceparent: request.traceparent,
         data: Map::new(),
         rule: None,
         status: None,

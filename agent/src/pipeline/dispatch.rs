@@ -6,6 +6,7 @@ use std::time::Duration;
 use muster_api::{Context, Node};
 use muster_host::{Call, Outcome};
 use muster_wire::status::{Reason, Status};
+use muster_wire::trace::StageName;
 use serde_json::Map;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,19 +18,23 @@ use crate::core::Core;
 /// a crash.
 pub(super) async fn run(
     core: &Arc<Core>,
-    accepted: &Accepted,
+    accepted: &mut Accepted,
     stopping: &CancellationToken,
 ) -> Outcome {
-    if !accepted.read_only
-        && let Err(message) = remember(core, accepted.asked.remembered).await
-    {
-        return Outcome {
-            status: Status::Other,
-            message,
-            reason: None,
-            data: Map::new(),
-            took: Duration::ZERO,
-        };
+    if !accepted.read_only {
+        let remembered = remember(core, accepted.asked.remembered).await;
+        accepted.asked.watch.lap(StageName::Journal);
+        if let Err(message) = remembered {
+            accepted.asked.watch.refused();
+            return Outcome {
+                status: Status::Other,
+                message,
+                reason: None,
+                data: Map::new(),
+                queued: Duration::ZERO,
+                took: Duration::ZERO,
+            };
+        }
     }
     let request = &accepted.asked.request;
     let node: Arc<dyn Node> = Arc::clone(core) as _;
@@ -38,6 +43,7 @@ pub(super) async fn run(
         caller: request.caller.clone(),
         agent: request.agent.clone(),
         action: request.action.clone(),
+        trace: request.traceparent,
         deadline: Instant::now() + accepted.timeout,
         cancel: stopping.child_token(),
         system: Arc::clone(&core.system),
@@ -50,6 +56,7 @@ pub(super) async fn run(
             input: accepted.input.clone(),
         })
         .await;
+    accepted.asked.watch.dispatched(&outcome);
     if outcome.reason == Some(Reason::Cancelled) && stopping.is_cancelled() {
         let message = "the daemon stopped before the action was done".to_owned();
         return Outcome {

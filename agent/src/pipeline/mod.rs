@@ -19,19 +19,23 @@ mod matches;
 mod reply;
 mod validate;
 mod verify;
+mod watch;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use muster_bus::Bytes;
 use muster_host::Outcome;
 use muster_wire::request::Request;
 use muster_wire::status::{Reason, Status};
 use muster_wire::token::Verified;
+use muster_wire::trace::{StageName, Traceparent};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::core::Core;
+use watch::Watch;
 
 /// A message as it came.
 #[derive(Debug)]
@@ -55,6 +59,8 @@ pub struct Asked {
     pub reply_to: Option<String>,
     /// Whether the memory of it outlives a crash, once it is forced to disk.
     pub remembered: bool,
+    /// The stages so far, if the caller wants to know.
+    watch: Watch,
 }
 
 /// A request that is meant for us, valid and allowed.
@@ -72,6 +78,13 @@ pub struct Accepted {
     pub timeout: Duration,
     /// The policy's rule that allowed it.
     pub rule: String,
+}
+
+impl Accepted {
+    /// The trace that the request is part of.
+    pub fn traceparent(&self) -> Option<Traceparent> {
+        self.asked.request.traceparent
+    }
 }
 
 /// Where to send which bytes.
@@ -118,20 +131,27 @@ pub fn accept(core: &Core, incoming: &Incoming) -> Result<Accepted, Option<Outgo
     match stages(core, incoming) {
         Ok(accepted) => Ok(accepted),
         Err(Stop::Silent) => Err(None),
-        Err(Stop::Refused(refused)) => {
+        Err(Stop::Refused(mut refused)) => {
             audit::refused(core, &refused);
+            refused.asked.watch.lap(StageName::Audit);
             Err(reply::refusal(core, &refused))
         }
     }
 }
 
 fn stages(core: &Core, incoming: &Incoming) -> Result<Accepted, Stop> {
+    let came = Instant::now();
     let address = decode::address(core, incoming)?;
-    let asked = verify::open(core, incoming, &address)?;
-    let freshness = fresh::judge(core, asked);
-    let asked = matches::meant_for_us(core, freshness)?;
-    let valid = validate::inputs(core, asked)?;
-    authorise::decide(core, valid)
+    let decoded = Instant::now();
+    let mut asked = verify::open(core, incoming, &address)?;
+    if asked.request.trace {
+        asked.watch = Watch::new(came, decoded);
+    }
+    let freshness = watch::lap(StageName::Fresh, fresh::judge(core, asked));
+    let meant = matches::meant_for_us(core, freshness);
+    let asked = watch::lap(StageName::Match, meant)?;
+    let valid = watch::lap(StageName::Validate, validate::inputs(core, asked))?;
+    watch::lap(StageName::Authorise, authorise::decide(core, valid))
 }
 
 /// Runs an accepted request, and says what is to be sent, if anything.
@@ -140,10 +160,28 @@ pub async fn execute(
     accepted: Accepted,
     stopping: &CancellationToken,
 ) -> Option<Outgoing> {
-    if let Err(refused) = audit::begun(core, &accepted) {
+    let span = match accepted.traceparent() {
+        Some(traceparent) => {
+            tracing::info_span!("request", id = %accepted.asked.request.id, %traceparent)
+        }
+        None => tracing::Span::none(),
+    };
+    carry_out(core, accepted, stopping).instrument(span).await
+}
+
+async fn carry_out(
+    core: &Arc<Core>,
+    mut accepted: Accepted,
+    stopping: &CancellationToken,
+) -> Option<Outgoing> {
+    let recorded = audit::begun(core, &accepted);
+    accepted.asked.watch.lap(StageName::Audit);
+    if let Err(refused) = recorded {
+        accepted.asked.watch.refused();
         return reply::outcome(core, &accepted.asked, &refused);
     }
-    let outcome: Outcome = dispatch::run(core, &accepted, stopping).await;
+    let outcome: Outcome = dispatch::run(core, &mut accepted, stopping).await;
     audit::ended(core, &accepted, &outcome);
+    accepted.asked.watch.lap(StageName::Audit);
     reply::outcome(core, &accepted.asked, &outcome)
 }

@@ -1,6 +1,6 @@
 //! Stage 8: the answer, signed, to the caller's own inbox.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use muster_bus::Bytes;
 use muster_host::Outcome;
@@ -8,6 +8,7 @@ use muster_wire::limits;
 use muster_wire::reply::Reply;
 use muster_wire::sign::{Kind, SealError, seal};
 use muster_wire::status::{Reason, Status};
+use muster_wire::trace::StageName;
 use serde_json::Map;
 
 use super::{Asked, Outgoing, Refused};
@@ -28,7 +29,9 @@ pub(super) fn outcome(core: &Core, asked: &Asked, outcome: &Outcome) -> Option<O
         data: outcome.data.clone(),
         time: core.clock.now(),
         took: millis(outcome.took),
+        stages: Vec::new(),
     };
+    let reply = traced(core, asked, reply);
     let payload = sealed(core, reply)?;
     core.counters.replies.count();
     Some(Outgoing { subject, payload })
@@ -41,9 +44,24 @@ pub(super) fn refusal(core: &Core, refused: &Refused) -> Option<Outgoing> {
         message: refused.message.clone(),
         reason: refused.reason.clone(),
         data: Map::new(),
+        queued: Duration::ZERO,
         took: Duration::ZERO,
     };
     outcome(core, &refused.asked, &told)
+}
+
+/// Adds the stages, if they were asked for. What is signed cannot hold the time of its own signing: that of a rehearsal stands for it.
+fn traced(core: &Core, asked: &Asked, mut reply: Reply) -> Reply {
+    let Some(mut watch) = asked.watch.running() else {
+        return reply;
+    };
+    reply.stages = watch.stages().to_vec();
+    let begun = Instant::now();
+    // Whether it can be sealed will show when it is.
+    let _ = seal(Kind::Reply, &reply, &core.signer);
+    watch.add(StageName::Reply, begun.elapsed());
+    reply.stages = watch.stages().to_vec();
+    reply
 }
 
 /// Seals a reply; one that is too large is replaced by a reply that says so.

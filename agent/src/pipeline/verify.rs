@@ -3,6 +3,7 @@
 use muster_wire::sign::open_request;
 use muster_wire::subject::{Address, inbox_prefix};
 
+use super::watch::Watch;
 use super::{Asked, Incoming, Stop};
 use crate::core::Core;
 
@@ -34,6 +35,7 @@ pub(super) fn open(core: &Core, incoming: &Incoming, address: &Address) -> Resul
         request: opened.request,
         caller: opened.caller,
         remembered: false,
+        watch: Watch::default(),
     })
 }
 

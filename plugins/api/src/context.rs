@@ -5,6 +5,7 @@ use std::sync::Arc;
 use muster_system::System;
 use muster_system::command::Cancel;
 use muster_wire::identity::{Identity, Name};
+use muster_wire::trace::Traceparent;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -23,6 +24,9 @@ pub struct Context {
     pub agent: Name,
     /// The action that was asked.
     pub action: Name,
+    /// The trace that the call is part of; a program that is started for it gets it in its environment, as
+    /// [`muster_wire::trace::VARIABLE`].
+    pub trace: Option<Traceparent>,
     /// When the answer is due; after it nobody listens.
     pub deadline: Instant,
     /// Cancelled when the caller gives up, the deadline passes, or the daemon must stop.

@@ -235,6 +235,7 @@ impl TestNode {
             caller: Identity::parse("tester").ok()?,
             agent: Name::parse(agent).ok()?,
             action: Name::parse(action).ok()?,
+            trace: None,
             deadline: Instant::now() + Duration::from_mins(1),
             cancel: CancellationToken::new(),
             system,

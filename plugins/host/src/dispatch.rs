@@ -34,6 +34,8 @@ pub struct Outcome {
     pub reason: Option<Reason>,
     /// The outputs.
     pub data: Map<String, Value>,
+    /// How long it waited for its turn.
+    pub queued: Duration,
     /// How long the action ran; zero when it never started.
     pub took: Duration,
 }
@@ -45,6 +47,7 @@ impl Outcome {
             message,
             reason,
             data: Map::new(),
+            queued: Duration::ZERO,
             took: Duration::ZERO,
         }
     }
@@ -61,6 +64,7 @@ impl Outcome {
             message,
             reason,
             data,
+            queued: Duration::ZERO,
             took,
         }
     }
@@ -80,12 +84,16 @@ impl Registry {
             return Outcome::refused(Status::UnknownAction, message, None);
         };
         let deadline = call.context.deadline;
-        let permit = match slot.enter(deadline).await {
+        let came = Instant::now();
+        let entered = slot.enter(deadline).await;
+        let queued = came.elapsed();
+        let permit = match entered {
             Ok(permit) => permit,
-            Err(outcome) => return outcome,
+            Err(outcome) => return Outcome { queued, ..outcome },
         };
         let outcome = run(Arc::clone(handler), call, permit).await;
-        slot.judge(&action, outcome)
+        let outcome = slot.judge(&action, outcome);
+        Outcome { queued, ..outcome }
     }
 }
 
@@ -144,6 +152,7 @@ impl Slot {
             ),
             reason: Some(Reason::Oversized { bytes }),
             data: Map::new(),
+            queued: outcome.queued,
             took: outcome.took,
         }
     }
@@ -213,6 +222,7 @@ fn finish(
             message: "OK".to_owned(),
             reason: None,
             data,
+            queued: Duration::ZERO,
             took,
         },
         Ok(Err(error)) => Outcome::of_error(error, took),
@@ -232,6 +242,7 @@ fn timed_out(took: Duration) -> Outcome {
         message: format!("the action did not end within {after_ms} ms"),
         reason: Some(Reason::Timeout { after_ms }),
         data: Map::new(),
+        queued: Duration::ZERO,
         took,
     }
 }

@@ -11,6 +11,7 @@ use muster_wire::request::{Request, Target};
 use muster_wire::sign::{Kind, open_reply, open_request};
 use muster_wire::status::{Reason, Status};
 use muster_wire::token::{TokenCache, Trust};
+use muster_wire::trace::{Stage, StageName, Traceparent};
 use serde_json::Map;
 
 use crate::world::{NOW, World, broadcast, expected, reply, request, sealed};
@@ -73,6 +74,25 @@ fn requests() {
     full.reply = false;
     full.data = Map::new();
     check_request("request_no_reply.json", &full);
+}
+
+#[test]
+fn a_request_that_is_followed_and_its_reply() {
+    let mut traced = request(&["db1.acme.net"]);
+    traced.trace = true;
+    let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    traced.traceparent = Some(Traceparent::parse(given).unwrap());
+    check_request("request_traced.json", &traced);
+    let stage = |stage, us| Stage {
+        stage,
+        us,
+        refused: false,
+    };
+    let told = Reply {
+        stages: vec![stage(StageName::Decode, 1), stage(StageName::Run, 200_000)],
+        ..reply()
+    };
+    check_reply("reply_traced.json", &told);
 }
 
 #[test]

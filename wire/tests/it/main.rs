@@ -23,4 +23,6 @@ mod roles;
 #[cfg(test)]
 mod tokens;
 #[cfg(test)]
+mod traces;
+#[cfg(test)]
 mod world;

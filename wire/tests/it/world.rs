@@ -170,6 +170,8 @@ pub(crate) fn request(nodes: &[&str]) -> Request {
         ttl: 60_000,
         timeout: None,
         reply: true,
+        trace: false,
+        traceparent: None,
         data: data(json!({"type": "user", "name": "rip"})),
     }
 }
@@ -187,6 +189,7 @@ pub(crate) fn reply() -> Reply {
         data: data(json!({"ensure": "present", "uid": 1001})),
         time: NOW + 250,
         took: 200,
+        stages: Vec::new(),
     }
 }
 

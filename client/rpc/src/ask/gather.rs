@@ -122,7 +122,7 @@ impl<'a> Gathering<'a> {
     }
 
     fn reply(&mut self, answer: Answer) -> Step<'_> {
-        let Answer { reply, after } = answer;
+        let Answer { reply, after, .. } = answer;
         let stats = &mut self.report.stats;
         self.awaited.remove(&reply.sender);
         self.waiting = self.waiting.max(after);

@@ -21,6 +21,7 @@ fn answer(node: &str, code: u8, data: &Value) -> Box<Answer> {
     Box::new(Answer {
         reply: serde_json::from_value(reply).unwrap(),
         after: Duration::from_millis(20),
+        verifying: Duration::from_micros(100),
     })
 }
 
@@ -39,6 +40,7 @@ fn stats(incomplete: Option<Disturbance>) -> Stats {
         unexpected: BTreeSet::new(),
         disbelieved: 0,
         incomplete,
+        signing: Duration::from_micros(200),
         publishing: Duration::from_millis(1),
         waiting: Duration::from_millis(30),
     }

@@ -1,0 +1,199 @@
+//! Following one request: the W3C trace context that it carries, and the stages that a node tells of when it is asked to.
+//!
+//! Nobody here exports spans, so a trace context is handed on as it came: a parent that nobody recorded would tear the
+//! trace. Source: W3C Trace Context, level 1, `traceparent`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The name of the environment variable in which a trace context travels between programs.
+pub const VARIABLE: &str = "TRACEPARENT";
+
+/// Bytes of a `traceparent` of version 00.
+const LENGTH: usize = 55;
+
+/// A trace, and the span in it that asks: `00-<32 hex digits>-<16 hex digits>-<2 hex digits>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Traceparent {
+    trace: u128,
+    parent: u64,
+    flags: u8,
+}
+
+/// A text that is no `traceparent`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a W3C traceparent, as in 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
+pub struct TraceparentError;
+
+impl Traceparent {
+    /// A new trace with the number of `trace`, begun by a span with the last half of `span`: two UUIDs of version 4 or 7, neither of
+    /// whose halves is ever zero. It counts as sampled.
+    pub fn begin(trace: Uuid, span: Uuid) -> Self {
+        Self {
+            trace: trace.as_u128(),
+            parent: span.as_u64_pair().1,
+            flags: 1,
+        }
+    }
+
+    /// Reads a text. Of a later version the part that this one knows is taken, as the standard asks.
+    pub fn parse(text: &str) -> Result<Self, TraceparentError> {
+        let bytes = text.as_bytes();
+        let (Some(head), rest) = (bytes.get(..LENGTH), bytes.get(LENGTH..).unwrap_or_default())
+        else {
+            return Err(TraceparentError);
+        };
+        let mut fields = head.split(|byte| *byte == b'-');
+        let mut field = |digits: usize| hex(fields.next()?, digits);
+        let found = (field(2), field(32), field(16), field(2));
+        let (Some(version), Some(trace), Some(parent), Some(flags)) = found else {
+            return Err(TraceparentError);
+        };
+        let whole = match version {
+            0 => rest.is_empty(),
+            0xff => false,
+            _ => rest.first().is_none_or(|byte| *byte == b'-'),
+        };
+        let parent = u64::try_from(parent).unwrap_or(0);
+        if !whole || trace == 0 || parent == 0 {
+            return Err(TraceparentError);
+        }
+        Ok(Self {
+            trace,
+            parent,
+            flags: u8::try_from(flags).unwrap_or(0),
+        })
+    }
+
+    /// The trace's number, as 32 hex digits.
+    pub fn trace(&self) -> String {
+        format!("{:032x}", self.trace)
+    }
+}
+
+/// So many lower-case hex digits, and nothing else.
+fn hex(digits: &[u8], count: usize) -> Option<u128> {
+    let all = digits.len() == count
+        && digits
+            .iter()
+            .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    let digits = std::str::from_utf8(digits).ok().filter(|_| all)?;
+    u128::from_str_radix(digits, 16).ok()
+}
+
+impl fmt::Display for Traceparent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            trace,
+            parent,
+            flags,
+        } = self;
+        write!(f, "00-{trace:032x}-{parent:016x}-{flags:02x}")
+    }
+}
+
+impl FromStr for Traceparent {
+    type Err = TraceparentError;
+
+    fn from_str(text: &str) -> Result<Self, TraceparentError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for Traceparent {
+    type Error = TraceparentError;
+
+    fn try_from(text: String) -> Result<Self, TraceparentError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Traceparent> for String {
+    fn from(trace: Traceparent) -> Self {
+        trace.to_string()
+    }
+}
+
+/// One stage of a request's way through a node, and how long it took there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// Which.
+    pub stage: StageName,
+    /// How long it took, in microseconds, by the node's monotonic clock.
+    pub us: u64,
+    /// Whether the request was refused here.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub refused: bool,
+}
+
+/// The stages of a node's pipeline, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StageName {
+    /// Is the subject one of ours.
+    Decode,
+    /// Whose signature is it.
+    Verify,
+    /// Neither too old, nor from the future, nor seen before.
+    Fresh,
+    /// Is this node meant.
+    Match,
+    /// Are the inputs what the schema declares.
+    Validate,
+    /// Does the node's policy allow it.
+    Authorise,
+    /// What was written into the audit log, before and after the action.
+    Audit,
+    /// The request was forced to disk, so that it cannot run twice.
+    Journal,
+    /// Waiting for a turn.
+    Queue,
+    /// The action itself.
+    Run,
+    /// The answer was held against schema and size.
+    Check,
+    /// The answer was written and signed.
+    Reply,
+    /// A stage that a newer node has, and we do not know.
+    #[serde(other)]
+    Other,
+}
+
+impl StageName {
+    /// The word for it, as on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Decode => "decode",
+            Self::Verify => "verify",
+            Self::Fresh => "fresh",
+            Self::Match => "match",
+            Self::Validate => "validate",
+            Self::Authorise => "authorise",
+            Self::Audit => "audit",
+            Self::Journal => "journal",
+            Self::Queue => "queue",
+            Self::Run => "run",
+            Self::Check => "check",
+            Self::Reply => "reply",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for StageName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature serde asks for"
+)]
+fn is_false(value: &bool) -> bool {
+    !*value
+}

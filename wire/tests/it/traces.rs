@@ -1,0 +1,74 @@
+//! Trace contexts as the standard writes them, and stages of nodes that are newer than we are.
+
+use muster_wire::trace::{Stage, StageName, Traceparent};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+#[test]
+fn a_trace_context_is_read_and_written_as_it_is() {
+    let parsed = Traceparent::parse(GIVEN).unwrap();
+    assert_eq!(parsed.to_string(), GIVEN);
+    assert_eq!(parsed.trace(), "4bf92f3577b34da6a3ce929d0e0e4736");
+    assert_eq!(
+        serde_json::to_string(&parsed).unwrap(),
+        format!("\"{GIVEN}\"")
+    );
+}
+
+#[test]
+fn a_later_version_is_taken_as_far_as_it_is_known() {
+    let later = GIVEN.replacen("00", "cc", 1);
+    for text in [later.clone(), format!("{later}-what-comes-then")] {
+        assert_eq!(Traceparent::parse(&text).unwrap().to_string(), GIVEN);
+    }
+    assert!(Traceparent::parse(&format!("{later}x")).is_err());
+}
+
+#[test]
+fn what_is_no_trace_context_is_refused() {
+    for text in [
+        "",
+        "00",
+        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+        "00-4bf92f3577b34da6a3ce929d0e0e47360-0f067aa0ba902b7-01",
+        "00-+bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    ] {
+        assert!(Traceparent::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn stages_of_a_newer_node_are_kept_as_others() {
+    let stage: Stage =
+        serde_json::from_str(r#"{"stage":"teleport","us":7,"colour":"red"}"#).unwrap();
+    assert_eq!((stage.stage, stage.us), (StageName::Other, 7));
+    let refused = Stage {
+        stage: StageName::Authorise,
+        us: 12,
+        refused: true,
+    };
+    assert_eq!(
+        serde_json::to_string(&refused).unwrap(),
+        r#"{"stage":"authorise","us":12,"refused":true}"#
+    );
+    assert_eq!(StageName::Authorise.word(), "authorise");
+}
+
+proptest! {
+    #[test]
+    fn no_text_breaks_the_reader(text in any::<String>()) {
+        let _ = Traceparent::parse(&text);
+    }
+
+    #[test]
+    fn whatever_was_begun_can_be_read(trace in 1_u128.., span in 1_u64..) {
+        let begun = Traceparent::begin(Uuid::from_u128(trace), Uuid::from_u64_pair(0, span));
+        prop_assert_eq!(Traceparent::parse(&begun.to_string()), Ok(begun));
+    }
+}
