@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::facts::FactStore;
+use crate::lookup::Gate;
 use crate::policy::PolicySet;
 use crate::seen::Seen;
 
@@ -91,6 +92,7 @@ pub struct Core {
     pub(crate) registry: Arc<Registry>,
     pub(crate) agent_names: Vec<String>,
     pub(crate) data_sources: Vec<Arc<dyn DataSource>>,
+    pub(crate) lookups: Gate,
     pub(crate) system: Arc<dyn System>,
     pub(crate) seen: Seen,
     pub(crate) audit: Arc<AuditLog>,
@@ -118,6 +120,7 @@ impl Core {
             policy: Shared::new(parts.policy),
             registry: parts.registry,
             data_sources: parts.data_sources,
+            lookups: Gate::default(),
             system: parts.system,
             seen: parts.seen,
             audit: parts.audit,

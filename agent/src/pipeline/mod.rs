@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! decode -> verify -> fresh -> matches -> validate -> authorise -> dispatch -> reply
-//!                                                        |             |
-//!                                                        +--> audit <--+
+//!                                 |                      |             |
+//!                          data sources                  +--> audit <--+
 //! ```
 //!
-//! [`accept`] is everything up to `authorise`: quick, without waiting, in the order of arrival. [`execute`] is the rest: it
+//! [`accept`] is everything up to `authorise`: quick, without waiting, in the order of arrival. Only what needs data sources
+//! to tell whether it is meant for this node waits at `matches`, for [`decide`]. [`execute`] is the rest: it
 //! takes as long as the action. A stage that stops a request says so with a `Stop`: silently, when nobody is entitled to an
 //! answer, or with a refusal for an authentic caller.
 
@@ -34,7 +35,10 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+pub use matches::Undecided;
+
 use crate::core::Core;
+use matches::Meant;
 use watch::Watch;
 
 /// A message as it came.
@@ -125,21 +129,34 @@ impl Stop {
     }
 }
 
-/// Takes a request in: all stages that need no waiting. Either there is something to execute, or perhaps a refusal to send.
-pub fn accept(core: &Core, incoming: &Incoming) -> Result<Accepted, Option<Outgoing>> {
-    core.counters.total.count();
-    match stages(core, incoming) {
-        Ok(accepted) => Ok(accepted),
-        Err(Stop::Silent) => Err(None),
-        Err(Stop::Refused(mut refused)) => {
-            audit::refused(core, &refused);
-            refused.asked.watch.lap(StageName::Audit);
-            Err(reply::refusal(core, &refused))
-        }
-    }
+/// What became of a message that was not refused.
+#[derive(Debug)]
+pub enum Taken {
+    /// It is to be executed.
+    Accepted(Box<Accepted>),
+    /// Whether it is for this node is still to be found out.
+    Undecided(Box<Undecided>),
 }
 
-fn stages(core: &Core, incoming: &Incoming) -> Result<Accepted, Stop> {
+/// Takes a request in: all stages that need no waiting. Either there is something to do, or perhaps a refusal to send.
+pub fn accept(core: &Core, incoming: &Incoming) -> Result<Taken, Option<Outgoing>> {
+    core.counters.total.count();
+    arrival(core, incoming).map_err(|stop| told(core, stop))
+}
+
+/// Finds out whether a request is for this node, and takes it through the stages that were left.
+pub async fn decide(
+    core: &Arc<Core>,
+    undecided: Undecided,
+    stopping: &CancellationToken,
+) -> Result<Accepted, Option<Outgoing>> {
+    let settled = matches::settle(core, undecided, stopping).await;
+    watch::lap(StageName::Match, settled)
+        .and_then(|asked| admission(core, asked))
+        .map_err(|stop| told(core, stop))
+}
+
+fn arrival(core: &Core, incoming: &Incoming) -> Result<Taken, Stop> {
     let came = Instant::now();
     let address = decode::address(core, incoming)?;
     let decoded = Instant::now();
@@ -149,9 +166,27 @@ fn stages(core: &Core, incoming: &Incoming) -> Result<Accepted, Stop> {
     }
     let freshness = watch::lap(StageName::Fresh, fresh::judge(core, asked));
     let meant = matches::meant_for_us(core, freshness);
-    let asked = watch::lap(StageName::Match, meant)?;
+    match watch::lap(StageName::Match, meant)? {
+        Meant::Us(asked) => admission(core, asked).map(Box::new).map(Taken::Accepted),
+        Meant::Perhaps(undecided) => Ok(Taken::Undecided(Box::new(undecided))),
+    }
+}
+
+fn admission(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
     let valid = watch::lap(StageName::Validate, validate::inputs(core, asked))?;
     watch::lap(StageName::Authorise, authorise::decide(core, valid))
+}
+
+/// Records a refusal, and makes the answer that tells it.
+fn told(core: &Core, stop: Stop) -> Option<Outgoing> {
+    match stop {
+        Stop::Silent => None,
+        Stop::Refused(mut refused) => {
+            audit::refused(core, &refused);
+            refused.asked.watch.lap(StageName::Audit);
+            reply::refusal(core, &refused)
+        }
+    }
 }
 
 /// Runs an accepted request, and says what is to be sent, if anything.
