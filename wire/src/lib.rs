@@ -13,6 +13,7 @@ pub mod filter;
 pub mod fresh;
 pub mod identity;
 pub mod limits;
+pub mod progress;
 pub mod reply;
 pub mod request;
 pub mod sign;

@@ -9,6 +9,9 @@ pub const REQUEST_BYTES: usize = 1024 * 1024;
 /// Largest sealed reply that is decoded, in bytes.
 pub const REPLY_BYTES: usize = 1024 * 1024;
 
+/// Largest sealed progress message that is decoded, in bytes.
+pub const PROGRESS_BYTES: usize = 128 * 1024;
+
 /// Largest JSON web token that is decoded, in bytes. An account token carries signing keys and revocations.
 pub const TOKEN_BYTES: usize = 256 * 1024;
 
