@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use muster_api::system::System;
-use muster_api::{AgentInfo, DataSource, Node, Stats};
-use muster_host::Registry;
+use muster_api::{AgentInfo, DataSource, Node, RunningRequest, Stats};
+use muster_host::{Registry, Running};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::sign::Signer;
 use muster_wire::state::{Facts, NodeView};
 use muster_wire::token::{TokenCache, TokenError, Trust};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::audit::{AuditError, AuditLog};
 use crate::classes::Classes;
@@ -97,6 +98,7 @@ pub struct Core {
     pub(crate) seen: Seen,
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) counters: Counters,
+    pub(crate) running: Running,
     pub(crate) skew: Millis,
     pub(crate) clock: Clock,
     started: Millis,
@@ -125,6 +127,7 @@ impl Core {
             seen: parts.seen,
             audit: parts.audit,
             counters: Counters::default(),
+            running: Running::default(),
             skew: parts.skew,
             clock: parts.clock,
             config: parts.config,
@@ -235,6 +238,14 @@ impl Node for Core {
 
     fn config_file(&self) -> &Path {
         &self.config_file
+    }
+
+    fn running(&self) -> Vec<RunningRequest> {
+        self.running.list()
+    }
+
+    fn cancel(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)> {
+        self.running.cancel(id, of)
     }
 
     fn stats(&self) -> Stats {

@@ -90,7 +90,7 @@ impl Daemon {
             );
             cancel_actions.cancel();
             // A cancelled action still sends its answer; only one that ignores its end is left behind.
-            let _ = tokio::time::timeout(Duration::from_secs(2), work.wait()).await;
+            let _ = tokio::time::timeout(Duration::from_secs(6), work.wait()).await;
         }
         if let Err(error) = bus.close().await {
             tracing::warn!(%error, "left the broker in a hurry");
@@ -151,7 +151,7 @@ impl Worker {
         let (core, bus) = (Arc::clone(&self.core), self.bus.clone());
         let cancel = self.cancel_actions.clone();
         self.work.spawn(async move {
-            if let Some(answer) = answer(&core, taken, &cancel).await {
+            if let Some(answer) = answer(&core, taken, &cancel, &bus).await {
                 send(&bus, answer).await;
             }
         });
@@ -163,6 +163,7 @@ async fn answer(
     core: &Arc<Core>,
     taken: Result<Taken, Option<Outgoing>>,
     cancel: &CancellationToken,
+    bus: &Bus,
 ) -> Option<Outgoing> {
     let accepted = match taken {
         Err(refusal) => return refusal,
@@ -172,7 +173,7 @@ async fn answer(
             Err(refusal) => return refusal,
         },
     };
-    pipeline::execute(core, accepted, cancel).await
+    pipeline::execute(core, accepted, cancel, bus).await
 }
 
 async fn send(bus: &Bus, answer: Outgoing) {

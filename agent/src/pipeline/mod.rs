@@ -17,6 +17,7 @@ mod decode;
 mod dispatch;
 mod fresh;
 mod matches;
+mod progress;
 mod reply;
 mod validate;
 mod verify;
@@ -25,8 +26,11 @@ mod watch;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_bus::Bytes;
-use muster_host::Outcome;
+use muster_api::RunningRequest;
+use muster_api::progress::{Sink, channel};
+use muster_bus::{Bus, Bytes};
+use muster_host::Ticket;
+use muster_wire::Millis;
 use muster_wire::request::Request;
 use muster_wire::status::{Reason, Status};
 use muster_wire::token::Verified;
@@ -39,6 +43,7 @@ pub use matches::Undecided;
 
 use crate::core::Core;
 use matches::Meant;
+use progress::Listener;
 use watch::Watch;
 
 /// A message as it came.
@@ -82,6 +87,8 @@ pub struct Accepted {
     pub timeout: Duration,
     /// The policy's rule that allowed it.
     pub rule: String,
+    /// Its place among the requests at work, from which it can be taken back.
+    pub ticket: Ticket,
 }
 
 impl Accepted {
@@ -189,11 +196,13 @@ fn told(core: &Core, stop: Stop) -> Option<Outgoing> {
     }
 }
 
-/// Runs an accepted request, and says what is to be sent, if anything.
+/// Runs an accepted request, tells of its progress over the bus if the caller wants that, and says what is to be sent in the
+/// end, if anything.
 pub async fn execute(
     core: &Arc<Core>,
     accepted: Accepted,
     stopping: &CancellationToken,
+    bus: &Bus,
 ) -> Option<Outgoing> {
     let span = match accepted.traceparent() {
         Some(traceparent) => {
@@ -201,22 +210,62 @@ pub async fn execute(
         }
         None => tracing::Span::none(),
     };
-    carry_out(core, accepted, stopping).instrument(span).await
+    carry_out(core, accepted, stopping, bus)
+        .instrument(span)
+        .await
 }
 
 async fn carry_out(
     core: &Arc<Core>,
     mut accepted: Accepted,
     stopping: &CancellationToken,
+    bus: &Bus,
 ) -> Option<Outgoing> {
     let recorded = audit::begun(core, &accepted);
     accepted.asked.watch.lap(StageName::Audit);
     if let Err(refused) = recorded {
         accepted.asked.watch.refused();
-        return reply::outcome(core, &accepted.asked, &refused);
+        return reply::outcome(core, &accepted.asked, &refused, None);
     }
-    let outcome: Outcome = dispatch::run(core, &mut accepted, stopping).await;
+    let (outcome, told) = if let Some(listener) = accepted.asked.listener() {
+        let (sink, source) = channel();
+        let work = async {
+            let outcome = dispatch::run(core, &mut accepted, stopping, sink).await;
+            source.close();
+            outcome
+        };
+        let telling = progress::tell(core, &listener, bus, &source);
+        let (outcome, told) = tokio::join!(work, telling);
+        (outcome, Some(told))
+    } else {
+        let outcome = dispatch::run(core, &mut accepted, stopping, Sink::default()).await;
+        (outcome, None)
+    };
     audit::ended(core, &accepted, &outcome);
     accepted.asked.watch.lap(StageName::Audit);
-    reply::outcome(core, &accepted.asked, &outcome)
+    reply::outcome(core, &accepted.asked, &outcome, told)
+}
+
+impl Asked {
+    /// Where the caller wants to hear of progress.
+    fn listener(&self) -> Option<Listener> {
+        let to = self.reply_to.as_ref().filter(|_| self.request.stream)?;
+        Some(Listener {
+            to: to.clone(),
+            request: self.request.id,
+            agent: self.request.agent.clone(),
+            action: self.request.action.clone(),
+        })
+    }
+
+    /// The request as others may see it who ask what is at work.
+    fn running(&self, now: Millis) -> RunningRequest {
+        RunningRequest {
+            id: self.request.id,
+            caller: self.request.caller.clone(),
+            agent: self.request.agent.to_string(),
+            action: self.request.action.to_string(),
+            since: now,
+        }
+    }
 }

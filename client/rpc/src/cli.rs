@@ -1,6 +1,7 @@
 //! What may be typed: clap structures only, one file for each group of commands. Nothing is done here.
 
 pub mod broker;
+pub mod cancel;
 pub mod demo;
 pub mod facts;
 pub mod filter;
@@ -125,6 +126,9 @@ pub enum Command {
     /// Ask an action of all nodes that match; also `rpc AGENT ACTION`
     #[command(override_usage = request::USAGE, after_help = request::AFTER)]
     Do(request::Request),
+    /// Take back a request that nodes still work on
+    #[command(after_help = cancel::AFTER)]
+    Cancel(cancel::Cancel),
     /// Tell what filters mean
     #[command(subcommand)]
     Filter(filter::Filter),

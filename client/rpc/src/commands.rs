@@ -2,6 +2,7 @@
 //! ended; it reads neither the command line nor the environment.
 
 mod broker;
+mod cancel;
 mod context;
 pub mod demo;
 mod facts;
@@ -34,6 +35,7 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Facts(args) => facts::run(args, cx).await,
         Command::Inventory(args) => inventory::run(args, cx).await,
         Command::Do(args) => request::run(args, cx).await,
+        Command::Cancel(args) => cancel::run(args, cx).await,
         Command::Filter(command) => filter::run(&command, cx),
         Command::Plugin(command) => plugin::run(command, cx),
         Command::Org(command) => org::run(command, environment, printer).await,

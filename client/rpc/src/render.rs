@@ -15,6 +15,7 @@ pub mod page;
 pub mod ping;
 pub mod plugins;
 pub mod printable;
+pub mod progress;
 pub mod request;
 pub mod request_stats;
 pub mod span;

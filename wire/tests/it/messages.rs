@@ -210,7 +210,10 @@ fn progress_is_told_from_replies_and_believed_of_the_asked_node_only() {
     assert_eq!(open(&answer).unwrap_err().word(), "unknown_protocol");
     let renamed = String::from_utf8(answer.clone()).unwrap();
     let renamed = renamed.replace("muster.reply.v1", "muster.progress.v1");
-    assert_eq!(open(renamed.as_bytes()).unwrap_err().word(), "bad_signature");
+    assert_eq!(
+        open(renamed.as_bytes()).unwrap_err().word(),
+        "bad_signature"
+    );
     let as_reply = open_reply(&good, &expected(&asked), &world.trust, &cache, NOW);
     assert_eq!(as_reply.unwrap_err().word(), "unknown_protocol");
 

@@ -27,6 +27,7 @@ fn pages() {
         vec!["facts"],
         vec!["inventory"],
         vec!["do"],
+        vec!["cancel"],
         vec!["filter", "explain"],
         vec!["plugin", "list"],
         vec!["plugin", "doc"],
