@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::progress::Sink;
 use muster_api::{Context, DataSource, Node};
 use muster_wire::filter::{Filter, Found, Known, Lookup, Progress, Select, Truth};
 use muster_wire::identity::{Identity, Name};
@@ -177,6 +178,7 @@ impl Lookups {
             cancel: self.stopping.child_token(),
             system: Arc::clone(&self.core.system),
             node,
+            progress: Sink::default(),
         })
     }
 

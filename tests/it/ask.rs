@@ -123,6 +123,7 @@ impl Caller {
             trace: false,
             traceparent: None,
             stream: false,
+            stream: false,
             data: Map::new(),
         }
     }

@@ -38,8 +38,9 @@ use crate::listing;
 use file::{PolicyFile, Ruling};
 use groups::Groups;
 
-/// The policy of `rpcutil` and of `data` where neither a file of their own nor `default.policy` exists.
-pub const DEFAULT_OPEN: &str = "policy default allow";
+/// The policy of `rpcutil` and of `data` where neither a file of their own nor `default.policy` exists. They only read, and
+/// take back the caller's own requests; those of others only where somebody has written that.
+pub const DEFAULT_OPEN: &str = "policy default allow\ndeny\t*\tcancel_any\t*\n";
 
 /// Largest policy file in bytes.
 const FILE_BYTES: u64 = 1024 * 1024;

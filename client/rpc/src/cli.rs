@@ -125,7 +125,7 @@ pub enum Command {
     Inventory(inventory::Inventory),
     /// Ask an action of all nodes that match; also `rpc AGENT ACTION`
     #[command(override_usage = request::USAGE, after_help = request::AFTER)]
-    Do(request::Request),
+    Do(Box<request::Request>),
     /// Take back a request that nodes still work on
     #[command(after_help = cancel::AFTER)]
     Cancel(cancel::Cancel),

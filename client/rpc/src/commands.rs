@@ -34,7 +34,7 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Find(args) => find::run(args, cx).await,
         Command::Facts(args) => facts::run(args, cx).await,
         Command::Inventory(args) => inventory::run(args, cx).await,
-        Command::Do(args) => request::run(args, cx).await,
+        Command::Do(args) => request::run(*args, cx).await,
         Command::Cancel(args) => cancel::run(args, cx).await,
         Command::Filter(command) => filter::run(&command, cx),
         Command::Plugin(command) => plugin::run(command, cx),

@@ -34,7 +34,7 @@ pub fn lines(tale: &Tale) -> String {
 fn words(event: &Value) -> String {
     let text = |key: &str| event.get(key).and_then(Value::as_str);
     match (text("line"), text("message"), event) {
-        (Some(one), _, _) if one.is_empty() => "\n".to_owned(),
+        (Some(""), _, _) => "\n".to_owned(),
         (Some(one), _, _) => line(one).into_owned(),
         (None, Some(message), _) => printable(message).into_owned(),
         (None, None, Value::String(text)) => printable(text).into_owned(),
