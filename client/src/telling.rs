@@ -77,32 +77,41 @@ mod tests {
         }
     }
 
-    fn tale(node: &str, seq: Option<u64>, lost: u64, dropped: u64) -> Option<Tale> {
-        Some(Tale {
+    fn tale(node: &str, seq: Option<u64>, lost: u64, dropped: u64) -> Tale {
+        Tale {
             node: node.parse().unwrap(),
             events: seq.into_iter().map(|seq| json!(seq)).collect(),
             lost,
             dropped,
-        })
+        }
     }
 
     #[test]
     fn each_message_counts_once_and_gaps_are_told() {
         let mut telling = Telling::default();
-        assert_eq!(telling.hear(progress("a", 1, 0)), tale("a", Some(1), 0, 0));
-        assert_eq!(telling.hear(progress("b", 2, 3)), tale("b", Some(2), 1, 3));
+        assert_eq!(
+            telling.hear(progress("a", 1, 0)),
+            Some(tale("a", Some(1), 0, 0))
+        );
+        assert_eq!(
+            telling.hear(progress("b", 2, 3)),
+            Some(tale("b", Some(2), 1, 3))
+        );
         assert_eq!(telling.hear(progress("a", 1, 0)), None);
-        assert_eq!(telling.hear(progress("a", 4, 5)), tale("a", Some(4), 2, 5));
+        assert_eq!(
+            telling.hear(progress("a", 4, 5)),
+            Some(tale("a", Some(4), 2, 5))
+        );
         assert_eq!(telling.hear(progress("a", 3, 5)), None);
         let said = |messages, dropped| Told { messages, dropped };
         assert_eq!(
             telling.end(&"a".parse().unwrap(), said(6, 7)),
-            tale("a", None, 2, 2)
+            Some(tale("a", None, 2, 2))
         );
         assert_eq!(telling.end(&"b".parse().unwrap(), said(2, 3)), None);
         assert_eq!(
             telling.end(&"c".parse().unwrap(), said(1, 0)),
-            tale("c", None, 1, 0)
+            Some(tale("c", None, 1, 0))
         );
     }
 }

@@ -123,7 +123,6 @@ impl Caller {
             trace: false,
             traceparent: None,
             stream: false,
-            stream: false,
             data: Map::new(),
         }
     }
