@@ -34,7 +34,6 @@ mod limit;
 mod party;
 mod rollout;
 mod stats;
-mod telling;
 
 pub use call::{Aim, Answers, Call};
 pub use client::{Client, Settings};
@@ -47,4 +46,3 @@ pub use limit::{Amount, AmountError, choose};
 pub use muster_bus::{Disturbance, Server};
 pub use rollout::{Rollout, Stop};
 pub use stats::Stats;
-pub use telling::Tale;

@@ -122,7 +122,6 @@ impl Caller {
             reply: true,
             trace: false,
             traceparent: None,
-            stream: false,
             data: Map::new(),
         }
     }

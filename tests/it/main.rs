@@ -7,7 +7,6 @@ mod ask;
 mod demo;
 mod docs;
 mod lifecycle;
-mod longrun;
 mod misbehaving;
 mod resources;
 mod shaping;

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use muster_bus::Bytes;
 use muster_host::Outcome;
 use muster_wire::limits;
-use muster_wire::progress::Told;
 use muster_wire::reply::Reply;
 use muster_wire::sign::{Kind, SealError, seal};
 use muster_wire::status::{Reason, Status};
@@ -16,12 +15,7 @@ use super::{Asked, Outgoing, Refused};
 use crate::core::Core;
 
 /// The answer to a request that was executed.
-pub(super) fn outcome(
-    core: &Core,
-    asked: &Asked,
-    outcome: &Outcome,
-    progress: Option<Told>,
-) -> Option<Outgoing> {
+pub(super) fn outcome(core: &Core, asked: &Asked, outcome: &Outcome) -> Option<Outgoing> {
     let subject = asked.reply_to.clone()?;
     let request = &asked.request;
     let reply = Reply {
@@ -36,7 +30,6 @@ pub(super) fn outcome(
         time: core.clock.now(),
         took: millis(outcome.took),
         stages: Vec::new(),
-        progress,
     };
     let reply = traced(core, asked, reply);
     let payload = sealed(core, reply)?;
@@ -54,7 +47,7 @@ pub(super) fn refusal(core: &Core, refused: &Refused) -> Option<Outgoing> {
         queued: Duration::ZERO,
         took: Duration::ZERO,
     };
-    outcome(core, &refused.asked, &told, None)
+    outcome(core, &refused.asked, &told)
 }
 
 /// Adds the stages, if they were asked for. What is signed cannot hold the time of its own signing: that of a rehearsal stands for it.

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::action::Action;
 use crate::context::Context;
 use crate::data_source::DataSource;
-use crate::node::{AgentInfo, Node, RunningRequest, Stats};
+use crate::node::{AgentInfo, Node, Stats};
 
 /// Everything in which an action's types and its DDL differ; empty when they are equal.
 ///
@@ -203,8 +203,6 @@ pub struct TestNode {
     pub config: Map<String, Value>,
     /// Its counters.
     pub stats: Stats,
-    /// What is at work on it.
-    pub running: Vec<RunningRequest>,
 }
 
 impl std::fmt::Debug for TestNode {
@@ -227,7 +225,6 @@ impl TestNode {
             data_sources: Vec::new(),
             config: Map::new(),
             stats: Stats::default(),
-            running: Vec::new(),
         })
     }
 
@@ -243,7 +240,6 @@ impl TestNode {
             cancel: CancellationToken::new(),
             system,
             node: Arc::new(self.clone()),
-            progress: crate::progress::Sink::default(),
         })
     }
 }
@@ -274,14 +270,6 @@ impl Node for TestNode {
         static FILE: std::sync::LazyLock<PathBuf> =
             std::sync::LazyLock::new(|| PathBuf::from("/etc/muster/rpcd.toml"));
         &FILE
-    }
-    fn running(&self) -> Vec<RunningRequest> {
-        self.running.clone()
-    }
-    fn cancel(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)> {
-        let found = self.running.iter().find(|request| request.id == id)?;
-        let allowed = of.is_none_or(|caller| *caller == found.caller);
-        Some((found.clone(), allowed))
     }
     fn stats(&self) -> Stats {
         self.stats.clone()

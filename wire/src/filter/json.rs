@@ -248,7 +248,10 @@ mod tests {
             (r#"{"select":["a"]}"#, "a string"),
             (r#"{"select":""}"#, "a condition"),
             (r#"{"select":"a and"}"#, "a condition"),
-            (r#"{"select":"puppet(x).enabled=true"}"#, "a text in quotes"),
+            (
+                r#"{"select":"puppet().enabled=true"}"#,
+                "one of the functions",
+            ),
             (r#"{"fact":[{}]}"#, "missing field"),
             (r#"{"fact":[["a","==","b"]]}"#, "an object"),
             (r#"{"fact":["a=b"]}"#, "an object"),
