@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use muster_api::system::System;
-use muster_api::{AgentInfo, DataSource, Node, Stats};
-use muster_host::Registry;
+use muster_api::{AgentInfo, DataSource, Node, RunningRequest, Stats};
+use muster_host::{Registry, Running};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::sign::Signer;
 use muster_wire::state::{Facts, NodeView};
 use muster_wire::token::{TokenCache, TokenError, Trust};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::audit::{AuditError, AuditLog};
 use crate::classes::Classes;
@@ -20,6 +21,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::facts::FactStore;
+use crate::lookup::Gate;
 use crate::policy::PolicySet;
 use crate::seen::Seen;
 
@@ -91,10 +93,12 @@ pub struct Core {
     pub(crate) registry: Arc<Registry>,
     pub(crate) agent_names: Vec<String>,
     pub(crate) data_sources: Vec<Arc<dyn DataSource>>,
+    pub(crate) lookups: Gate,
     pub(crate) system: Arc<dyn System>,
     pub(crate) seen: Seen,
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) counters: Counters,
+    pub(crate) running: Running,
     pub(crate) skew: Millis,
     pub(crate) clock: Clock,
     started: Millis,
@@ -118,10 +122,12 @@ impl Core {
             policy: Shared::new(parts.policy),
             registry: parts.registry,
             data_sources: parts.data_sources,
+            lookups: Gate::default(),
             system: parts.system,
             seen: parts.seen,
             audit: parts.audit,
             counters: Counters::default(),
+            running: Running::default(),
             skew: parts.skew,
             clock: parts.clock,
             config: parts.config,
@@ -149,7 +155,6 @@ impl Core {
         let newer = self.trust.get().update(account_token)?;
         self.trust.set(newer);
         self.tokens.clear();
-        self.audit.account_changed(account_token);
         Ok(())
     }
 
@@ -161,11 +166,6 @@ impl Core {
     /// Returns when every audit record is on the disk. Blocks.
     pub fn flush_audit(&self) -> Result<(), AuditError> {
         self.audit.flush()
-    }
-
-    /// The same, and the log is signed to its end. Blocks.
-    pub fn seal_audit(&self) -> Result<(), AuditError> {
-        self.audit.seal()
     }
 
     /// Opens the audit log's path anew, after it was rotated. Blocks.
@@ -238,6 +238,14 @@ impl Node for Core {
 
     fn config_file(&self) -> &Path {
         &self.config_file
+    }
+
+    fn running(&self) -> Vec<RunningRequest> {
+        self.running.list()
+    }
+
+    fn cancel(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)> {
+        self.running.cancel(id, of)
     }
 
     fn stats(&self) -> Stats {

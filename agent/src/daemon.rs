@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::core::Core;
-use crate::pipeline::{self, Incoming, Outgoing};
+use crate::pipeline::{self, Incoming, Outgoing, Taken};
 
 /// A daemon whose subscriptions the broker has confirmed: it is ready.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Daemon {
             );
             cancel_actions.cancel();
             // A cancelled action still sends its answer; only one that ignores its end is left behind.
-            let _ = tokio::time::timeout(Duration::from_secs(2), work.wait()).await;
+            let _ = tokio::time::timeout(Duration::from_secs(6), work.wait()).await;
         }
         if let Err(error) = bus.close().await {
             tracing::warn!(%error, "left the broker in a hurry");
@@ -144,23 +144,36 @@ impl Worker {
             reply_to: message.reply_to().map(str::to_owned),
             payload: message.payload().clone(),
         };
-        let accepted = pipeline::accept(&self.core, &incoming);
+        let taken = match pipeline::accept(&self.core, &incoming) {
+            Err(None) => return,
+            taken => taken,
+        };
         let (core, bus) = (Arc::clone(&self.core), self.bus.clone());
         let cancel = self.cancel_actions.clone();
-        match accepted {
-            Err(None) => {}
-            Err(Some(refusal)) => {
-                self.work.spawn(async move { send(&bus, refusal).await });
+        self.work.spawn(async move {
+            if let Some(answer) = answer(&core, taken, &cancel, &bus).await {
+                send(&bus, answer).await;
             }
-            Ok(accepted) => {
-                self.work.spawn(async move {
-                    if let Some(answer) = pipeline::execute(&core, accepted, &cancel).await {
-                        send(&bus, answer).await;
-                    }
-                });
-            }
-        }
+        });
     }
+}
+
+/// What is to be said to a request that was taken in.
+async fn answer(
+    core: &Arc<Core>,
+    taken: Result<Taken, Option<Outgoing>>,
+    cancel: &CancellationToken,
+    bus: &Bus,
+) -> Option<Outgoing> {
+    let accepted = match taken {
+        Err(refusal) => return refusal,
+        Ok(Taken::Accepted(accepted)) => *accepted,
+        Ok(Taken::Undecided(undecided)) => match pipeline::decide(core, *undecided, cancel).await {
+            Ok(accepted) => accepted,
+            Err(refusal) => return refusal,
+        },
+    };
+    pipeline::execute(core, accepted, cancel, bus).await
 }
 
 async fn send(bus: &Bus, answer: Outgoing) {

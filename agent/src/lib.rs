@@ -3,6 +3,7 @@
 //! - [`pipeline`]: one request's way, one file per stage: begin reading there.
 //! - [`core`]: what the stages share. [`daemon`]: the loop around them.
 //! - [`assemble`]: from configuration to a daemon. [`lifecycle`]: from its start to its end.
+//! - [`lookup`]: asks data sources what an expression needs to know, for the pipeline and for policies.
 //! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`]: what a daemon is made of.
 
 pub mod assemble;
@@ -16,6 +17,7 @@ pub mod daemon;
 pub mod facts;
 pub mod lifecycle;
 mod listing;
+pub mod lookup;
 pub mod pipeline;
 pub mod policy;
 pub mod seen;

@@ -47,6 +47,8 @@ pub struct Call {
     pub wait: Duration,
     /// How long a node may take until it begins.
     pub ttl: Duration,
+    /// Whether nodes are to tell of progress before they answer. Nodes of versions that do not know it refuse the call.
+    pub stream: bool,
     /// End after this many answers, whoever else could answer.
     pub expect: Option<usize>,
     /// Whether answers are wanted, and where.
@@ -68,6 +70,7 @@ impl Call {
             timeout: None,
             wait: Duration::from_secs(30),
             ttl: Duration::from_mins(1),
+            stream: false,
             expect: None,
             answers: Answers::Here,
             trace: false,

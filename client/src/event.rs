@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::error::ClientError;
 use crate::stats::Stats;
+use crate::telling::Tale;
 
 /// Something happened in a call.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub enum Event {
         /// Who is expected to answer; `None` when nobody knows.
         expected: Option<BTreeSet<Identity>>,
     },
+    /// What a node that was expected tells before its answer; only with [`crate::Call::stream`].
+    Progress(Box<Tale>),
     /// A verified answer of a node that was expected, or of any node when nobody knows.
     Reply(Box<Answer>),
     /// A verified answer of a node that was not asked, or answers twice.

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use muster_bus::{Bytes, Mark, Message, Subscription};
 use muster_wire::identity::Identity;
-use muster_wire::sign::{Expected, OpenReply, Refusal, open_replies};
+use muster_wire::progress::Progress;
+use muster_wire::sign::{Expected, Kind, OpenReply, Refusal, open_progress, open_replies};
 use muster_wire::subject;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -26,6 +27,7 @@ use crate::event::{Answer, Event};
 use crate::letter::letters;
 use crate::party::{Party, now};
 use crate::stats::Stats;
+use crate::telling::Telling;
 
 /// Replies that are verified together: enough for the batch to pay, few enough for the screen to move.
 const BATCH: usize = 1024;
@@ -69,6 +71,7 @@ pub(crate) async fn run(party: &Arc<Party>, call: Call, tell: &Sender) -> Result
         absent: BTreeSet::new(),
         unexpected: BTreeSet::new(),
         tally: Tally::default(),
+        telling: Telling::default(),
         nobody: false,
         last: None,
     };
@@ -162,6 +165,7 @@ struct Gathering<'a> {
     absent: BTreeSet<Identity>,
     unexpected: BTreeSet<Identity>,
     tally: Tally,
+    telling: Telling,
     /// The broker says that nobody listens to the broadcast.
     nobody: bool,
     last: Option<Instant>,
@@ -217,13 +221,20 @@ impl Gathering<'_> {
         for silence in silences {
             self.nobody_at(silence.subject(), tell).await;
         }
-        let payloads: Vec<&Bytes> = answers.iter().map(Message::payload).collect();
+        // A node's progress comes before its answer, and is told before it.
+        let (told, payloads): (Vec<_>, Vec<_>) = answers
+            .iter()
+            .map(Message::payload)
+            .partition(|bytes| self.call.stream && Kind::of_answer(bytes) == Kind::Progress);
         let expected = Expected {
             request: self.id,
             agent: &self.call.agent,
             action: &self.call.action,
         };
         let trust = self.party.trust();
+        for progress in open_progress(&told, &expected, &trust, &self.party.tokens, now()) {
+            self.hear(progress, tell).await;
+        }
         let came = Instant::now();
         let opened = open_replies(&payloads, &expected, &trust, &self.party.tokens, now());
         let at = Instant::now();
@@ -242,6 +253,30 @@ impl Gathering<'_> {
         if self.awaited.remove(node) {
             self.absent.insert(node.clone());
             let _ = tell.send(Event::Absent(node.clone())).await;
+        }
+    }
+
+    /// Only who still owes an answer is listened to.
+    async fn hear(&mut self, progress: Result<Progress, Refusal>, tell: &Sender) {
+        let refused = match progress {
+            Ok(progress) if self.owes(&progress.sender) => {
+                self.last = Some(Instant::now());
+                if let Some(tale) = self.telling.hear(progress) {
+                    let _ = tell.send(Event::Progress(Box::new(tale))).await;
+                }
+                return;
+            }
+            Ok(_) => "stray_progress",
+            Err(refusal) => refusal.word(),
+        };
+        self.tally.disbelieved += 1;
+        let _ = tell.send(Event::Disbelieved(refused)).await;
+    }
+
+    fn owes(&self, node: &Identity) -> bool {
+        match self.expected {
+            Some(_) => self.awaited.contains(node),
+            None => !self.answered.contains(node),
         }
     }
 
@@ -268,11 +303,17 @@ impl Gathering<'_> {
         let first = self.answered.insert(sender.clone());
         let welcome = first && (self.expected.is_none() || self.awaited.remove(&sender));
         if !welcome {
-            self.unexpected.insert(sender);
+            self.unexpected.insert(sender.clone());
             let _ = tell.send(Event::Unexpected(answer)).await;
             return;
         }
         self.last = Some(at);
+        if let Some(said) = answer.reply.progress
+            && self.call.stream
+            && let Some(tale) = self.telling.end(&sender, said)
+        {
+            let _ = tell.send(Event::Progress(Box::new(tale))).await;
+        }
         if answer.is_ok() {
             self.tally.ok += 1;
         } else {

@@ -84,6 +84,7 @@ pub fn letters<'a>(
             reply: call.answers != Answers::Unwanted,
             trace: call.trace,
             traceparent: call.traceparent,
+            stream: call.stream,
             data: call.data.clone(),
         };
         let sealed = seal(Kind::Request, &request, signer)?;

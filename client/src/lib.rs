@@ -34,6 +34,7 @@ mod limit;
 mod party;
 mod rollout;
 mod stats;
+mod telling;
 
 pub use call::{Aim, Answers, Call};
 pub use client::{Client, Settings};
@@ -46,3 +47,4 @@ pub use limit::{Amount, AmountError, choose};
 pub use muster_bus::{Disturbance, Server};
 pub use rollout::{Rollout, Stop};
 pub use stats::Stats;
+pub use telling::Tale;

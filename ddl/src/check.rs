@@ -107,6 +107,7 @@ fn action(raw: DocumentAction, warnings: &mut Warnings) -> Result<Action, DdlErr
         outputs,
         read_only: raw.read_only,
         idempotent: raw.idempotent,
+        streams: raw.streams,
         additional_input: raw.additional_input,
         sensitive_inputs: raw.sensitive_inputs,
         examples: raw.examples,

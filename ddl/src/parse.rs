@@ -49,6 +49,10 @@ pub(crate) struct Document {
 }
 
 #[derive(serde::Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a key of its own in the document"
+)]
 pub(crate) struct DocumentAction {
     pub(crate) action: String,
     #[serde(default)]
@@ -65,6 +69,8 @@ pub(crate) struct DocumentAction {
     pub(crate) read_only: bool,
     #[serde(default)]
     pub(crate) idempotent: bool,
+    #[serde(default)]
+    pub(crate) streams: bool,
     #[serde(default)]
     pub(crate) additional_input: bool,
     #[serde(default)]

@@ -1,5 +1,5 @@
 //! The checked form of an agent's DDL, in the layout that Choria publishes plus keys of ours
-//! (`default_action`, `read_only`, `idempotent`, `additional_input`, `sensitive`,
+//! (`default_action`, `read_only`, `idempotent`, `streams`, `additional_input`, `sensitive`,
 //! `sensitive_inputs`, `examples`). Serialises back to that layout.
 //!
 //! Values of these types exist only after every check of `check` has passed; this file reads
@@ -110,6 +110,10 @@ const fn default_timeout() -> u64 {
 
 /// One thing an agent can be asked to do.
 #[derive(Debug, Clone, serde::Serialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a key of its own in the document"
+)]
 pub struct Action {
     #[serde(rename = "action")]
     pub(crate) name: String,
@@ -125,6 +129,8 @@ pub struct Action {
     pub(crate) read_only: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) idempotent: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) streams: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) additional_input: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -182,6 +188,11 @@ impl Action {
     /// Whether asking twice has the effect of asking once.
     pub fn idempotent(&self) -> bool {
         self.idempotent
+    }
+
+    /// Whether the action tells of its progress, and callers want to hear it unless they say otherwise.
+    pub fn streams(&self) -> bool {
+        self.streams
     }
 
     /// Whether inputs that are not declared reach the plugin, which then checks them itself.

@@ -122,6 +122,7 @@ impl Caller {
             reply: true,
             trace: false,
             traceparent: None,
+            stream: false,
             data: Map::new(),
         }
     }

@@ -7,6 +7,7 @@ mod ask;
 mod demo;
 mod docs;
 mod lifecycle;
+mod longrun;
 mod misbehaving;
 mod resources;
 mod shaping;

@@ -9,11 +9,11 @@
 
 #![warn(missing_docs)]
 
-pub mod audit;
 pub mod filter;
 pub mod fresh;
 pub mod identity;
 pub mod limits;
+pub mod progress;
 pub mod reply;
 pub mod request;
 pub mod sign;

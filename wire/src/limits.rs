@@ -9,6 +9,9 @@ pub const REQUEST_BYTES: usize = 1024 * 1024;
 /// Largest sealed reply that is decoded, in bytes.
 pub const REPLY_BYTES: usize = 1024 * 1024;
 
+/// Largest sealed progress message that is decoded, in bytes.
+pub const PROGRESS_BYTES: usize = 128 * 1024;
+
 /// Largest JSON web token that is decoded, in bytes. An account token carries signing keys and revocations.
 pub const TOKEN_BYTES: usize = 256 * 1024;
 
@@ -32,6 +35,3 @@ pub const TTL_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
 /// Deepest nesting of JSON that is accepted, as `serde_json` counts it.
 pub const JSON_DEPTH: usize = 128;
-
-/// Longest line of an audit log, in bytes: a request's inputs, escaped, or an account's token.
-pub const AUDIT_LINE_BYTES: usize = 4 * 1024 * 1024;

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::Millis;
 use crate::identity::{Identity, Name};
+use crate::progress::Told;
 use crate::status::{Reason, Status};
 use crate::trace::Stage;
 
@@ -38,6 +39,9 @@ pub struct Reply {
     /// The way through the node, if the request asked for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
+    /// What was told before this reply, if progress was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Told>,
 }
 
 /// Why a decoded reply is not one.

@@ -44,6 +44,9 @@ pub struct Request {
     /// The trace that the request is part of, for the node's logs and for programs that it starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<Traceparent>,
+    /// Whether the caller wants to hear of progress before the reply. Nodes of versions that do not know it refuse the request.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stream: bool,
     /// The action's inputs.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::progress::Sink;
 use muster_api::{Context, Node};
 use muster_host::{Call, Outcome};
 use muster_wire::status::{Reason, Status};
@@ -20,6 +21,7 @@ pub(super) async fn run(
     core: &Arc<Core>,
     accepted: &mut Accepted,
     stopping: &CancellationToken,
+    progress: Sink,
 ) -> Outcome {
     if !accepted.read_only {
         let remembered = remember(core, accepted.asked.remembered).await;
@@ -38,6 +40,7 @@ pub(super) async fn run(
     }
     let request = &accepted.asked.request;
     let node: Arc<dyn Node> = Arc::clone(core) as _;
+    let cancel = accepted.ticket.cancel().clone();
     let context = Context {
         request: request.id,
         caller: request.caller.clone(),
@@ -45,17 +48,23 @@ pub(super) async fn run(
         action: request.action.clone(),
         trace: request.traceparent,
         deadline: Instant::now() + accepted.timeout,
-        cancel: stopping.child_token(),
+        cancel: cancel.clone(),
         system: Arc::clone(&core.system),
         node,
+        progress,
     };
-    let outcome = core
-        .registry
-        .dispatch(Call {
-            context,
-            input: accepted.input.clone(),
-        })
-        .await;
+    let dispatched = core.registry.dispatch(Call {
+        context,
+        input: accepted.input.clone(),
+    });
+    tokio::pin!(dispatched);
+    let outcome = tokio::select! {
+        outcome = &mut dispatched => outcome,
+        () = stopping.cancelled() => {
+            cancel.cancel();
+            dispatched.await
+        }
+    };
     accepted.asked.watch.dispatched(&outcome);
     if outcome.reason == Some(Reason::Cancelled) && stopping.is_cancelled() {
         let message = "the daemon stopped before the action was done".to_owned();

@@ -1,28 +1,105 @@
 //! Stage 4: whether this node is meant. The filter is looked at only now, after the request was proven fresh or stale.
+//!
+//! A filter that needs data sources takes a way of its own, beside the order of arrival: [`settle`]. A node that cannot
+//! tell whether it is meant is not: it says nothing.
 
+use std::sync::Arc;
+
+use muster_wire::filter::{Known, Progress, Truth};
 use muster_wire::request::{Request, Target};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
 
+use super::watch::{Watch, Watched};
 use super::{Asked, Stop};
 use crate::core::Core;
+use crate::lookup::{Asker, Lookups};
 
-/// Passes on what is meant for us, refusals of earlier stages too; a node that is not meant says nothing.
-pub(super) fn meant_for_us(core: &Core, judged: Result<Asked, Stop>) -> Result<Asked, Stop> {
+/// A request that is fresh, and for us unless data sources say otherwise.
+#[derive(Debug)]
+pub struct Undecided {
+    asked: Asked,
+    /// Its place among those whose data sources are asked.
+    place: OwnedSemaphorePermit,
+}
+
+/// A request that may be for us.
+pub(super) enum Meant {
+    Us(Asked),
+    Perhaps(Undecided),
+}
+
+impl Watched for Meant {
+    fn watch(&mut self) -> &mut Watch {
+        match self {
+            Self::Us(asked) | Self::Perhaps(Undecided { asked, .. }) => asked.watch(),
+        }
+    }
+}
+
+/// Passes on what is meant for us, refusals of earlier stages too; a node that is not meant says nothing. No data source
+/// is asked for a request that was refused already.
+pub(super) fn meant_for_us(core: &Core, judged: Result<Asked, Stop>) -> Result<Meant, Stop> {
     let request = match &judged {
         Ok(asked) => &asked.request,
         Err(Stop::Refused(refused)) => &refused.asked.request,
-        Err(Stop::Silent) => return judged,
+        Err(Stop::Silent) => return judged.map(Meant::Us),
     };
-    if is_meant(core, request) {
-        core.counters.passed.count();
-        return judged;
+    match (is_meant(core, request), judged) {
+        (Some(true), judged) => {
+            core.counters.passed.count();
+            judged.map(Meant::Us)
+        }
+        (None, Ok(asked)) => {
+            if let Some(place) = core.lookups.enter() {
+                return Ok(Meant::Perhaps(Undecided { asked, place }));
+            }
+            tracing::warn!(
+                request = %asked.request.id,
+                "not answered: too many requests wait for data sources to tell whether they are for this node"
+            );
+            Err(not_meant(core))
+        }
+        (Some(false), _) | (None, Err(_)) => Err(not_meant(core)),
     }
-    core.counters.filtered.count();
-    Err(Stop::Silent)
 }
 
-fn is_meant(core: &Core, request: &Request) -> bool {
+/// Asks the data sources. Takes as long as they may take.
+pub(super) async fn settle(
+    core: &Arc<Core>,
+    undecided: Undecided,
+    stopping: &CancellationToken,
+) -> Result<Asked, Stop> {
+    let Undecided { asked, place } = undecided;
+    let Target::Filter(filter) = &asked.request.target else {
+        return Ok(asked);
+    };
+    let key = Some(asked.caller.key.to_string());
+    let mut lookups = Lookups::new(core, &asked.request, key, stopping);
+    let truth = lookups.filter(Asker::Caller, filter).await;
+    drop(place);
+    if truth == Truth::True {
+        core.counters.passed.count();
+        return Ok(asked);
+    }
+    Err(not_meant(core))
+}
+
+fn not_meant(core: &Core) -> Stop {
+    core.counters.filtered.count();
+    Stop::Silent
+}
+
+/// Nothing, if data sources must be asked.
+fn is_meant(core: &Core, request: &Request) -> Option<bool> {
     match &request.target {
-        Target::Nodes(nodes) => nodes.contains(core.identity()),
-        Target::Filter(filter) => filter.is_empty() || core.view(|node| filter.matches(node)),
+        Target::Nodes(nodes) => Some(nodes.contains(core.identity())),
+        Target::Filter(filter) if filter.is_empty() => Some(true),
+        Target::Filter(filter) => {
+            match core.view(|node| filter.evaluate(node, &Known::default())) {
+                Progress::Decided(truth) => Some(truth == Truth::True),
+                Progress::Needs(_) => None,
+            }
+        }
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! decode -> verify -> fresh -> matches -> validate -> authorise -> dispatch -> reply
-//!                                                        |             |
-//!                                                        +--> audit <--+
+//!                                 |                      |             |
+//!                          data sources                  +--> audit <--+
 //! ```
 //!
-//! [`accept`] is everything up to `authorise`: quick, without waiting, in the order of arrival. [`execute`] is the rest: it
+//! [`accept`] is everything up to `authorise`: quick, without waiting, in the order of arrival. Only what needs data sources
+//! to tell whether it is meant for this node waits at `matches`, for [`decide`]. [`execute`] is the rest: it
 //! takes as long as the action. A stage that stops a request says so with a `Stop`: silently, when nobody is entitled to an
 //! answer, or with a refusal for an authentic caller.
 
@@ -16,6 +17,7 @@ mod decode;
 mod dispatch;
 mod fresh;
 mod matches;
+mod progress;
 mod reply;
 mod validate;
 mod verify;
@@ -24,8 +26,11 @@ mod watch;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_bus::Bytes;
-use muster_host::Outcome;
+use muster_api::RunningRequest;
+use muster_api::progress::{Sink, channel};
+use muster_bus::{Bus, Bytes};
+use muster_host::Ticket;
+use muster_wire::Millis;
 use muster_wire::request::Request;
 use muster_wire::status::{Reason, Status};
 use muster_wire::token::Verified;
@@ -34,7 +39,11 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+pub use matches::Undecided;
+
 use crate::core::Core;
+use matches::Meant;
+use progress::Listener;
 use watch::Watch;
 
 /// A message as it came.
@@ -78,6 +87,8 @@ pub struct Accepted {
     pub timeout: Duration,
     /// The policy's rule that allowed it.
     pub rule: String,
+    /// Its place among the requests at work, from which it can be taken back.
+    pub ticket: Ticket,
 }
 
 impl Accepted {
@@ -125,21 +136,34 @@ impl Stop {
     }
 }
 
-/// Takes a request in: all stages that need no waiting. Either there is something to execute, or perhaps a refusal to send.
-pub fn accept(core: &Core, incoming: &Incoming) -> Result<Accepted, Option<Outgoing>> {
-    core.counters.total.count();
-    match stages(core, incoming) {
-        Ok(accepted) => Ok(accepted),
-        Err(Stop::Silent) => Err(None),
-        Err(Stop::Refused(mut refused)) => {
-            audit::refused(core, &refused);
-            refused.asked.watch.lap(StageName::Audit);
-            Err(reply::refusal(core, &refused))
-        }
-    }
+/// What became of a message that was not refused.
+#[derive(Debug)]
+pub enum Taken {
+    /// It is to be executed.
+    Accepted(Box<Accepted>),
+    /// Whether it is for this node is still to be found out.
+    Undecided(Box<Undecided>),
 }
 
-fn stages(core: &Core, incoming: &Incoming) -> Result<Accepted, Stop> {
+/// Takes a request in: all stages that need no waiting. Either there is something to do, or perhaps a refusal to send.
+pub fn accept(core: &Core, incoming: &Incoming) -> Result<Taken, Option<Outgoing>> {
+    core.counters.total.count();
+    arrival(core, incoming).map_err(|stop| told(core, stop))
+}
+
+/// Finds out whether a request is for this node, and takes it through the stages that were left.
+pub async fn decide(
+    core: &Arc<Core>,
+    undecided: Undecided,
+    stopping: &CancellationToken,
+) -> Result<Accepted, Option<Outgoing>> {
+    let settled = matches::settle(core, undecided, stopping).await;
+    watch::lap(StageName::Match, settled)
+        .and_then(|asked| admission(core, asked))
+        .map_err(|stop| told(core, stop))
+}
+
+fn arrival(core: &Core, incoming: &Incoming) -> Result<Taken, Stop> {
     let came = Instant::now();
     let address = decode::address(core, incoming)?;
     let decoded = Instant::now();
@@ -149,16 +173,36 @@ fn stages(core: &Core, incoming: &Incoming) -> Result<Accepted, Stop> {
     }
     let freshness = watch::lap(StageName::Fresh, fresh::judge(core, asked));
     let meant = matches::meant_for_us(core, freshness);
-    let asked = watch::lap(StageName::Match, meant)?;
+    match watch::lap(StageName::Match, meant)? {
+        Meant::Us(asked) => admission(core, asked).map(Box::new).map(Taken::Accepted),
+        Meant::Perhaps(undecided) => Ok(Taken::Undecided(Box::new(undecided))),
+    }
+}
+
+fn admission(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
     let valid = watch::lap(StageName::Validate, validate::inputs(core, asked))?;
     watch::lap(StageName::Authorise, authorise::decide(core, valid))
 }
 
-/// Runs an accepted request, and says what is to be sent, if anything.
+/// Records a refusal, and makes the answer that tells it.
+fn told(core: &Core, stop: Stop) -> Option<Outgoing> {
+    match stop {
+        Stop::Silent => None,
+        Stop::Refused(mut refused) => {
+            audit::refused(core, &refused);
+            refused.asked.watch.lap(StageName::Audit);
+            reply::refusal(core, &refused)
+        }
+    }
+}
+
+/// Runs an accepted request, tells of its progress over the bus if the caller wants that, and says what is to be sent in the
+/// end, if anything.
 pub async fn execute(
     core: &Arc<Core>,
     accepted: Accepted,
     stopping: &CancellationToken,
+    bus: &Bus,
 ) -> Option<Outgoing> {
     let span = match accepted.traceparent() {
         Some(traceparent) => {
@@ -166,22 +210,62 @@ pub async fn execute(
         }
         None => tracing::Span::none(),
     };
-    carry_out(core, accepted, stopping).instrument(span).await
+    carry_out(core, accepted, stopping, bus)
+        .instrument(span)
+        .await
 }
 
 async fn carry_out(
     core: &Arc<Core>,
     mut accepted: Accepted,
     stopping: &CancellationToken,
+    bus: &Bus,
 ) -> Option<Outgoing> {
     let recorded = audit::begun(core, &accepted);
     accepted.asked.watch.lap(StageName::Audit);
     if let Err(refused) = recorded {
         accepted.asked.watch.refused();
-        return reply::outcome(core, &accepted.asked, &refused);
+        return reply::outcome(core, &accepted.asked, &refused, None);
     }
-    let outcome: Outcome = dispatch::run(core, &mut accepted, stopping).await;
+    let (outcome, told) = if let Some(listener) = accepted.asked.listener() {
+        let (sink, source) = channel();
+        let work = async {
+            let outcome = dispatch::run(core, &mut accepted, stopping, sink).await;
+            source.close();
+            outcome
+        };
+        let telling = progress::tell(core, &listener, bus, &source);
+        let (outcome, told) = tokio::join!(work, telling);
+        (outcome, Some(told))
+    } else {
+        let outcome = dispatch::run(core, &mut accepted, stopping, Sink::default()).await;
+        (outcome, None)
+    };
     audit::ended(core, &accepted, &outcome);
     accepted.asked.watch.lap(StageName::Audit);
-    reply::outcome(core, &accepted.asked, &outcome)
+    reply::outcome(core, &accepted.asked, &outcome, told)
+}
+
+impl Asked {
+    /// Where the caller wants to hear of progress.
+    fn listener(&self) -> Option<Listener> {
+        let to = self.reply_to.as_ref().filter(|_| self.request.stream)?;
+        Some(Listener {
+            to: to.clone(),
+            request: self.request.id,
+            agent: self.request.agent.clone(),
+            action: self.request.action.clone(),
+        })
+    }
+
+    /// The request as others may see it who ask what is at work.
+    fn running(&self, now: Millis) -> RunningRequest {
+        RunningRequest {
+            id: self.request.id,
+            caller: self.request.caller.clone(),
+            agent: self.request.agent.to_string(),
+            action: self.request.action.to_string(),
+            since: now,
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use muster_bus::Bytes;
 use muster_host::Outcome;
 use muster_wire::limits;
+use muster_wire::progress::Told;
 use muster_wire::reply::Reply;
 use muster_wire::sign::{Kind, SealError, seal};
 use muster_wire::status::{Reason, Status};
@@ -15,7 +16,12 @@ use super::{Asked, Outgoing, Refused};
 use crate::core::Core;
 
 /// The answer to a request that was executed.
-pub(super) fn outcome(core: &Core, asked: &Asked, outcome: &Outcome) -> Option<Outgoing> {
+pub(super) fn outcome(
+    core: &Core,
+    asked: &Asked,
+    outcome: &Outcome,
+    progress: Option<Told>,
+) -> Option<Outgoing> {
     let subject = asked.reply_to.clone()?;
     let request = &asked.request;
     let reply = Reply {
@@ -30,6 +36,7 @@ pub(super) fn outcome(core: &Core, asked: &Asked, outcome: &Outcome) -> Option<O
         time: core.clock.now(),
         took: millis(outcome.took),
         stages: Vec::new(),
+        progress,
     };
     let reply = traced(core, asked, reply);
     let payload = sealed(core, reply)?;
@@ -47,7 +54,7 @@ pub(super) fn refusal(core: &Core, refused: &Refused) -> Option<Outgoing> {
         queued: Duration::ZERO,
         took: Duration::ZERO,
     };
-    outcome(core, &refused.asked, &told)
+    outcome(core, &refused.asked, &told, None)
 }
 
 /// Adds the stages, if they were asked for. What is signed cannot hold the time of its own signing: that of a rehearsal stands for it.

@@ -35,6 +35,7 @@ pub(super) fn inputs(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
         read_only: schema.read_only(),
         timeout: wanted.map_or(ddl.timeout(), |wanted| wanted.min(ddl.timeout())),
         rule: String::new(),
+        ticket: core.running.enter(asked.running(core.clock.now())),
         input,
         asked,
     })

@@ -14,8 +14,9 @@
 //! must all match, and read as those of `-W`. A file with one line that is not understood denies everything for its
 //! agent, and a broken `groups` or directory for all: a line that was skipped might have been a `deny`.
 //!
-//! An agent without a file has `default.policy`; without that, `rpcutil` has [`DEFAULT_RPCUTIL`], so that a fresh node
-//! can be found and asked what it is, and every other agent has the configuration's default, which is to deny.
+//! An agent without a file has `default.policy`; without that, `rpcutil` and `data` have [`DEFAULT_OPEN`], so that a
+//! fresh node can be found and asked what it is, and every other agent has the configuration's default, which is to deny.
+//! `data` stands for the data sources that expressions name: its actions are their names.
 //! Files are read at a load only, never for a request.
 
 mod error;
@@ -37,15 +38,16 @@ use crate::listing;
 use file::{PolicyFile, Ruling};
 use groups::Groups;
 
-/// The policy of `rpcutil` where neither `rpcutil.policy` nor `default.policy` exists.
-pub const DEFAULT_RPCUTIL: &str = "policy default allow";
+/// The policy of `rpcutil` and of `data` where neither a file of their own nor `default.policy` exists. They only read, and
+/// take back the caller's own requests; those of others only where somebody has written that.
+pub const DEFAULT_OPEN: &str = "policy default allow\ndeny\t*\tcancel_any\t*\n";
 
 /// Largest policy file in bytes.
 const FILE_BYTES: u64 = 1024 * 1024;
 /// The file of groups.
 const GROUPS: &str = "groups";
-/// The agent that has a policy of its own from us.
-const RPCUTIL: &str = "rpcutil";
+/// What has a policy from us.
+const OPEN: [&str; 2] = ["data", "rpcutil"];
 /// The name of the policy for agents without one.
 const DEFAULT: &str = "default";
 
@@ -152,12 +154,16 @@ impl Loading {
             self.add(path, &groups);
         }
         let files = &mut self.set.files;
-        if !files.contains_key(RPCUTIL)
-            && !files.contains_key(DEFAULT)
-            && let Ok(file) = PolicyFile::parse(DEFAULT_RPCUTIL, &groups)
-        {
-            let name = "built-in rpcutil.policy".to_owned();
-            files.insert(RPCUTIL.to_owned(), Book::Read { name, file });
+        if files.contains_key(DEFAULT) {
+            return;
+        }
+        for agent in OPEN {
+            if !files.contains_key(agent)
+                && let Ok(file) = PolicyFile::parse(DEFAULT_OPEN, &groups)
+            {
+                let name = format!("built-in {agent}.policy");
+                files.insert(agent.to_owned(), Book::Read { name, file });
+            }
         }
     }
 

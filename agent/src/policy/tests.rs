@@ -120,6 +120,10 @@ fn an_agent_without_a_file_has_the_default_policy_then_the_configurations() {
         told(&set, "rip", "rpcutil", "ping"),
         "+built-in rpcutil.policy:1 (default)"
     );
+    assert_eq!(
+        told(&set, "rip", "rpcutil", "cancel_any"),
+        "-built-in rpcutil.policy:2"
+    );
 
     let set = good(&[("rpcutil.policy", "policy default deny")]);
     assert_eq!(

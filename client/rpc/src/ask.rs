@@ -24,7 +24,7 @@ pub use fleet::{Fleet, Found};
 pub use nodes::{NodesError, read_nodes};
 pub use plan::{Plan, Schemas};
 pub use progress::Progress;
-pub use rollout::Question;
+pub use rollout::{News, Question};
 pub use secret::read_secrets;
 pub use target::Target;
 pub use words::Words;

@@ -1,7 +1,7 @@
 //! What may be typed: clap structures only, one file for each group of commands. Nothing is done here.
 
-pub mod audit;
 pub mod broker;
+pub mod cancel;
 pub mod demo;
 pub mod facts;
 pub mod filter;
@@ -125,7 +125,10 @@ pub enum Command {
     Inventory(inventory::Inventory),
     /// Ask an action of all nodes that match; also `rpc AGENT ACTION`
     #[command(override_usage = request::USAGE, after_help = request::AFTER)]
-    Do(request::Request),
+    Do(Box<request::Request>),
+    /// Take back a request that nodes still work on
+    #[command(after_help = cancel::AFTER)]
+    Cancel(cancel::Cancel),
     /// Tell what filters mean
     #[command(subcommand)]
     Filter(filter::Filter),
@@ -135,9 +138,6 @@ pub enum Command {
     /// Make and keep an organisation: keys, parties, revocations
     #[command(subcommand)]
     Org(org::Org),
-    /// Verify and read a node's audit log
-    #[command(subcommand)]
-    Audit(audit::Audit),
     /// Configure and run the broker
     #[command(subcommand)]
     Broker(broker::Broker),

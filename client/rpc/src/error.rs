@@ -4,7 +4,6 @@ use std::io;
 
 use crate::ask::AskError;
 use crate::broker::program::BrokerError;
-use crate::commands::audit::AuditError;
 use crate::commands::demo::DemoError;
 use crate::exit::Exit;
 use crate::organisation::OrganisationError;
@@ -30,9 +29,6 @@ pub enum Error {
     /// The broker's program.
     #[error(transparent)]
     Broker(#[from] BrokerError),
-    /// An audit log.
-    #[error(transparent)]
-    Audit(#[from] AuditError),
     /// The demonstration.
     #[error(transparent)]
     Demo(#[from] DemoError),
@@ -55,7 +51,6 @@ impl Error {
                 vec!["is the broker running? `rpc broker run` starts it".to_owned()]
             }
             Self::Broker(error) => error.hints(),
-            Self::Audit(error) => error.hints(),
             Self::Demo(error) => error.hints(),
             Self::Push(PushError::Refused(_)) | Self::Output(_) | Self::Runtime(_) => Vec::new(),
         }

@@ -2,7 +2,6 @@
 //!
 //! Whatever a node said passes through [`printable`] first: no node may steer the reader's terminal.
 
-pub mod audit;
 pub mod columns;
 pub mod event;
 pub mod facts;
@@ -16,6 +15,7 @@ pub mod page;
 pub mod ping;
 pub mod plugins;
 pub mod printable;
+pub mod progress;
 pub mod request;
 pub mod request_stats;
 pub mod span;

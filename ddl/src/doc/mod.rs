@@ -63,6 +63,9 @@ fn action_facts(action: &Action) -> Vec<Fact> {
         (false, false) => "may change the node",
     };
     facts.push(("Effect", effect.to_owned()));
+    if action.streams() {
+        facts.push(("Progress", "told while it runs".to_owned()));
+    }
     if action.additional_input() {
         facts.push(("Further Inputs", "allowed, checked by the agent".to_owned()));
     }

@@ -6,12 +6,14 @@ use muster_system::System;
 use muster_system::command::Cancel;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::trace::Traceparent;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::error::ActionError;
 use crate::node::Node;
+use crate::progress::Sink;
 
 /// The circumstances of one call.
 #[derive(Debug, Clone)]
@@ -35,22 +37,42 @@ pub struct Context {
     pub system: Arc<dyn System>,
     /// The node that the action runs on.
     pub node: Arc<dyn Node>,
+    /// Where to tell of progress, for a caller that wants to hear it.
+    pub progress: Sink,
 }
 
 impl Context {
+    /// Tells a caller that wants to hear it that this happened; see [`Sink::emit`]. Never waits.
+    pub fn emit(&self, event: Value) {
+        self.progress.emit(event);
+    }
+
+    /// Tells a caller that wants to hear it, in a sentence, how far the work is. Never waits.
+    pub fn progress(&self, message: impl Into<String>) {
+        if self.progress.is_wanted() {
+            self.emit(json!({ "message": message.into() }));
+        }
+    }
+
     /// Runs blocking work on a thread of its own. The flag that it is given goes up when the call is cancelled; programs started
-    /// through the system stop by themselves then.
+    /// through the system stop by themselves then. What the work has to say after that still counts, as long as the host waits:
+    /// so that the caller learns what was done before.
     pub async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(Cancel) -> T + Send + 'static,
     ) -> Result<T, ActionError> {
         let cancel = Cancel::default();
         let _raised_when_dropped = Raise(cancel.clone());
-        let worker = tokio::task::spawn_blocking(move || work(cancel));
-        tokio::select! {
-            done = worker => done.map_err(|error| ActionError::broken(error.to_string())),
-            () = self.cancel.cancelled() => Err(ActionError::cancelled()),
-        }
+        let flag = cancel.clone();
+        let mut worker = tokio::task::spawn_blocking(move || work(cancel));
+        let done = tokio::select! {
+            done = &mut worker => done,
+            () = self.cancel.cancelled() => {
+                flag.cancel();
+                worker.await
+            }
+        };
+        done.map_err(|error| ActionError::broken(error.to_string()))
     }
 }
 

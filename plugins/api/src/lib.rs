@@ -41,6 +41,7 @@ mod context;
 mod data_source;
 mod error;
 mod node;
+pub mod progress;
 pub mod testing;
 
 pub use action::{Action, Answer, Handler};
@@ -51,4 +52,4 @@ pub use error::ActionError;
 pub use muster_ddl as ddl;
 pub use muster_system as system;
 pub use muster_wire as wire;
-pub use node::{AgentInfo, Node, Stats};
+pub use node::{AgentInfo, Node, RunningRequest, Stats};

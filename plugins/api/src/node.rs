@@ -4,10 +4,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::state::Facts;
 use serde::Serialize;
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::data_source::DataSource;
 
@@ -29,6 +31,11 @@ pub trait Node: fmt::Debug + Send + Sync {
     fn config_item(&self, name: &str) -> Option<Value>;
     /// The file that the configuration was read from.
     fn config_file(&self) -> &Path;
+    /// The requests that are at work on the node or wait for their turn, the oldest first.
+    fn running(&self) -> Vec<RunningRequest>;
+    /// Takes a request back; with `of`, only if it is that caller's own. Tells what was found, and whether it was taken back;
+    /// `None` when no such request is at work.
+    fn cancel(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)>;
     /// What the daemon has counted.
     fn stats(&self) -> Stats;
 }
@@ -50,6 +57,21 @@ pub struct AgentInfo {
     pub url: String,
     /// How long its actions may take, in seconds.
     pub timeout: u64,
+}
+
+/// A request that is at work, or waits for its turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningRequest {
+    /// Its id.
+    pub id: Uuid,
+    /// Who asked.
+    pub caller: Identity,
+    /// The agent.
+    pub agent: String,
+    /// The action.
+    pub action: String,
+    /// When it was accepted, by the node's clock, in milliseconds since the epoch.
+    pub since: Millis,
 }
 
 /// Counters since the daemon started.

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::action::Action;
 use crate::context::Context;
 use crate::data_source::DataSource;
-use crate::node::{AgentInfo, Node, Stats};
+use crate::node::{AgentInfo, Node, RunningRequest, Stats};
 
 /// Everything in which an action's types and its DDL differ; empty when they are equal.
 ///
@@ -203,6 +203,8 @@ pub struct TestNode {
     pub config: Map<String, Value>,
     /// Its counters.
     pub stats: Stats,
+    /// What is at work on it.
+    pub running: Vec<RunningRequest>,
 }
 
 impl std::fmt::Debug for TestNode {
@@ -225,6 +227,7 @@ impl TestNode {
             data_sources: Vec::new(),
             config: Map::new(),
             stats: Stats::default(),
+            running: Vec::new(),
         })
     }
 
@@ -240,6 +243,7 @@ impl TestNode {
             cancel: CancellationToken::new(),
             system,
             node: Arc::new(self.clone()),
+            progress: crate::progress::Sink::default(),
         })
     }
 }
@@ -270,6 +274,14 @@ impl Node for TestNode {
         static FILE: std::sync::LazyLock<PathBuf> =
             std::sync::LazyLock::new(|| PathBuf::from("/etc/muster/rpcd.toml"));
         &FILE
+    }
+    fn running(&self) -> Vec<RunningRequest> {
+        self.running.clone()
+    }
+    fn cancel(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)> {
+        let found = self.running.iter().find(|request| request.id == id)?;
+        let allowed = of.is_none_or(|caller| *caller == found.caller);
+        Some((found.clone(), allowed))
     }
     fn stats(&self) -> Stats {
         self.stats.clone()

@@ -10,9 +10,13 @@ use serde_json::{Map, Value};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinError;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::limits::Limits;
 use crate::registry::{Registry, Slot};
+
+/// How long a cancelled action may still say what it has done: longer than a program has between TERM and KILL.
+const LAST_WORDS: Duration = Duration::from_secs(4);
 
 /// What is called. The inputs are validated, the caller is authorised.
 #[derive(Debug)]
@@ -84,8 +88,9 @@ impl Registry {
             return Outcome::refused(Status::UnknownAction, message, None);
         };
         let deadline = call.context.deadline;
+        let cancel = call.context.cancel.clone();
         let came = Instant::now();
-        let entered = slot.enter(deadline).await;
+        let entered = slot.enter(deadline, &cancel).await;
         let queued = came.elapsed();
         let permit = match entered {
             Ok(permit) => permit,
@@ -98,8 +103,15 @@ impl Registry {
 }
 
 impl Slot {
-    /// Waits for a turn, if there is room to wait.
-    async fn enter(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Outcome> {
+    /// Waits for a turn, if there is room to wait. What is taken back meanwhile never starts.
+    async fn enter(
+        &self,
+        deadline: Instant,
+        cancel: &CancellationToken,
+    ) -> Result<OwnedSemaphorePermit, Outcome> {
+        if cancel.is_cancelled() {
+            return Err(never_started());
+        }
         if let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() {
             return Ok(permit);
         }
@@ -109,7 +121,13 @@ impl Slot {
             return Err(self.busy());
         }
         let turn = tokio::time::timeout_at(deadline, Arc::clone(&self.running).acquire_owned());
-        let permit = turn.await;
+        let permit = tokio::select! {
+            permit = turn => permit,
+            () = cancel.cancelled() => {
+                drop(left);
+                return Err(never_started());
+            }
+        };
         drop(left);
         match permit {
             Ok(Ok(permit)) => Ok(permit),
@@ -205,11 +223,33 @@ async fn run(handler: Arc<dyn Handler>, call: Call, permit: OwnedSemaphorePermit
             return timed_out(begun.elapsed());
         }
         () = cancel.cancelled() => {
-            task.abort();
-            return Outcome::of_error(ActionError::cancelled(), begun.elapsed());
+            let Ok(ended) = tokio::time::timeout(LAST_WORDS, &mut task).await else {
+                task.abort();
+                return Outcome::of_error(ActionError::cancelled(), begun.elapsed());
+            };
+            return cancelled(finish(ended, begun.elapsed()));
         }
     };
     finish(ended, begun.elapsed())
+}
+
+/// An action that was done in spite of being taken back has done it; one that failed, failed because of that.
+fn cancelled(outcome: Outcome) -> Outcome {
+    match (outcome.status, &outcome.reason) {
+        (Status::Ok, _) | (_, Some(_)) => outcome,
+        _ => Outcome {
+            status: Status::Other,
+            reason: Some(Reason::Cancelled),
+            ..outcome
+        },
+    }
+}
+
+fn never_started() -> Outcome {
+    Outcome {
+        message: "cancelled before it was started".to_owned(),
+        ..Outcome::of_error(ActionError::cancelled(), Duration::ZERO)
+    }
 }
 
 fn finish(

@@ -1,6 +1,7 @@
 //! Finds, runs and limits plugins, so that a plugin that panics, hangs or floods costs one answer and never the daemon.
 //!
 //! - [`registry`]: which agents there are. [`dispatch`]: one call, from slot to answer. [`limits`]: how much at once.
+//! - [`running`]: what is at work, and how it is taken back.
 //!
 //! Who may call what was decided before a call comes here.
 
@@ -9,7 +10,9 @@
 pub mod dispatch;
 pub mod limits;
 pub mod registry;
+pub mod running;
 
 pub use dispatch::{Call, Outcome};
 pub use limits::Limits;
 pub use registry::{Registry, RegistryError};
+pub use running::{Running, Ticket};

@@ -1,6 +1,6 @@
 //! `rpcutil`: what every node can tell about itself and its daemon, and the data sources that come with it.
 //!
-//! Only reads: no action of this agent changes anything. What the daemon knows comes from [`muster_api::Node`], files come
+//! No action of this agent changes the machine; `cancel` and `cancel_any` take requests back that others do. What the daemon knows comes from [`muster_api::Node`], files come
 //! through [`muster_api::system::System`]; the one exception is the daemon's own entry in `/proc`.
 
 #![warn(missing_docs)]
@@ -28,6 +28,9 @@ pub fn agent() -> Result<Agent, AgentError> {
         .action(actions::CollectiveInfo)
         .action(actions::GetConfigItem)
         .action(actions::GetData)
+        .action(actions::Running)
+        .action(actions::Cancel)
+        .action(actions::CancelAny)
         .build()
 }
 

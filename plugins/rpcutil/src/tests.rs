@@ -100,6 +100,9 @@ fn types_names_and_examples_equal_the_ddl() {
         differences::<actions::CollectiveInfo>(&ddl),
         differences::<actions::GetConfigItem>(&ddl),
         differences::<actions::GetData>(&ddl),
+        differences::<actions::Running>(&ddl),
+        differences::<actions::Cancel>(&ddl),
+        differences::<actions::CancelAny>(&ddl),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());

@@ -5,6 +5,7 @@
 use super::error::{Fault, FilterError};
 use super::pattern::Pattern;
 use super::select::Select;
+use super::sources::Sources;
 use super::term::FactTerm;
 use super::words::{self, Word};
 
@@ -62,7 +63,15 @@ impl Filter {
 
     /// Also demands an expression: `-S "(country=uk or customer=acme) and not apache"`.
     pub fn with_select(self, text: &str) -> Result<Self, FilterError> {
-        let select = Select::parse(text)?;
+        self.with_parsed(text, Select::parse(text)?)
+    }
+
+    /// The same, checked against the data sources that are declared.
+    pub fn with_declared_select(self, text: &str, sources: &Sources) -> Result<Self, FilterError> {
+        self.with_parsed(text, Select::parse_declared(text, sources)?)
+    }
+
+    fn with_parsed(self, text: &str, select: Select) -> Result<Self, FilterError> {
         self.and_select(select)
             .map_err(|fault| fault.within(text))?
             .within_limits(text)

@@ -10,18 +10,33 @@ use std::cmp::Ordering;
 use serde_json::Value;
 
 use super::ast::Filter;
+use super::known::{Known, Progress, Truth};
 use super::number::Numeric;
 use super::pattern::Pattern;
 use super::term::{FactTerm, Literal, Operand, Operator};
 use crate::state::{Facts, NodeView};
 
 impl Filter {
-    /// Whether the node is meant.
+    /// Whether the node is meant, when no data source can be asked: each is unknown.
     pub fn matches(&self, node: &NodeView<'_>) -> bool {
+        self.matches_names_and_facts(node)
+            && self.select().is_none_or(|select| select.matches(node))
+    }
+
+    /// Whether the node is meant, or which data source must be asked to tell. What costs nothing is looked at first.
+    pub fn evaluate(&self, node: &NodeView<'_>, known: &Known) -> Progress<'_> {
+        if !self.matches_names_and_facts(node) {
+            return Progress::Decided(Truth::False);
+        }
+        self.select()
+            .map_or(Progress::Decided(Truth::True), |select| {
+                select.evaluate(node, known)
+            })
+    }
+
+    fn matches_names_and_facts(&self, node: &NodeView<'_>) -> bool {
         let all_found = |wanted: &[Pattern], names: &[String]| {
-            wanted
-                .iter()
-                .all(|pattern| names.iter().any(|name| pattern.matches(name)))
+            wanted.iter().all(|pattern| pattern.finds(names))
         };
         let identities = self.identities();
         (identities.is_empty()
@@ -31,7 +46,6 @@ impl Filter {
             && all_found(self.agents(), node.agents)
             && all_found(self.classes(), node.classes)
             && self.facts().iter().all(|term| term.matches(node.facts))
-            && self.select().is_none_or(|select| select.matches(node))
     }
 }
 
@@ -43,51 +57,60 @@ impl Pattern {
             Self::Regex(expression) => expression.is_match(name),
         }
     }
+
+    /// Whether one of these names is meant.
+    pub(super) fn finds(&self, names: &[String]) -> bool {
+        names.iter().any(|name| self.matches(name))
+    }
 }
 
 impl FactTerm {
     /// Whether the condition holds for these facts.
     pub fn matches(&self, facts: &Facts) -> bool {
-        let found = facts
-            .lookup(&self.path)
-            .is_some_and(|value| self.found_in(value));
-        found != self.operator.is_negation()
+        self.operator.holds(&self.operand, facts.lookup(&self.path))
     }
+}
 
-    /// The condition without its negation.
-    fn found_in(&self, value: &Value) -> bool {
+impl Operand {
+    /// Whether a value is found by this, negation left aside.
+    fn found_in(&self, operator: Operator, value: &Value) -> bool {
         match value {
             Value::Null => false,
-            Value::Array(items) => items.iter().any(|item| self.found_in(item)),
-            Value::Object(map) => map.keys().any(|key| self.found_in_text(key)),
-            Value::String(text) => self.found_in_text(text),
-            Value::Bool(value) => match &self.operand {
-                Operand::Regex(expression) => expression.is_match(bool_text(*value)),
-                Operand::Literal(literal) => {
-                    matches!(self.operator, Operator::Equal | Operator::NotEqual)
+            Value::Array(items) => items.iter().any(|item| self.found_in(operator, item)),
+            Value::Object(map) => map.keys().any(|key| self.found_in_text(operator, key)),
+            Value::String(text) => self.found_in_text(operator, text),
+            Value::Bool(value) => match self {
+                Self::Regex(expression) => expression.is_match(bool_text(*value)),
+                Self::Literal(literal) => {
+                    matches!(operator, Operator::Equal | Operator::NotEqual)
                         && literal.text.eq_ignore_ascii_case(bool_text(*value))
                 }
             },
-            Value::Number(number) => match &self.operand {
-                Operand::Regex(expression) => expression.is_match(&number.to_string()),
-                Operand::Literal(literal) => {
+            Value::Number(number) => match self {
+                Self::Regex(expression) => expression.is_match(&number.to_string()),
+                Self::Literal(literal) => {
                     let pair = Numeric::from_json(number).zip(literal.number);
-                    pair.and_then(|(fact, wanted)| fact.compare(wanted))
-                        .is_some_and(|order| self.operator.accepts(order))
+                    pair.and_then(|(found, wanted)| found.compare(wanted))
+                        .is_some_and(|order| operator.accepts(order))
                 }
             },
         }
     }
 
-    fn found_in_text(&self, text: &str) -> bool {
-        match &self.operand {
-            Operand::Regex(expression) => expression.is_match(text),
-            Operand::Literal(literal) => self.operator.accepts(literal.order_of(text)),
+    fn found_in_text(&self, operator: Operator, text: &str) -> bool {
+        match self {
+            Self::Regex(expression) => expression.is_match(text),
+            Self::Literal(literal) => operator.accepts(literal.order_of(text)),
         }
     }
 }
 
 impl Operator {
+    /// Whether a value, or the lack of one, stands so to the operand.
+    pub(super) fn holds(self, operand: &Operand, value: Option<&Value>) -> bool {
+        value.is_some_and(|value| operand.found_in(self, value)) != self.is_negation()
+    }
+
     /// Whether a fact that stands in this order to the value is found; negation comes later.
     fn accepts(self, fact: Ordering) -> bool {
         match self {

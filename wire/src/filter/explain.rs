@@ -42,7 +42,7 @@ impl Filter {
 }
 
 fn explain_fact(term: &FactTerm) -> String {
-    let value = explain_value(term);
+    let value = explain_operand(&term.operand);
     format!(
         "whose fact {} {} {value}",
         term.fact(),
@@ -64,8 +64,8 @@ pub(super) fn relation(operator: Operator) -> &'static str {
     }
 }
 
-pub(super) fn explain_value(term: &FactTerm) -> String {
-    match &term.operand {
+pub(super) fn explain_operand(operand: &Operand) -> String {
+    match operand {
         Operand::Literal(literal) => format!("\"{}\"", literal.text),
         Operand::Regex(expression) => expression.to_string(),
     }

@@ -248,10 +248,7 @@ mod tests {
             (r#"{"select":["a"]}"#, "a string"),
             (r#"{"select":""}"#, "a condition"),
             (r#"{"select":"a and"}"#, "a condition"),
-            (
-                r#"{"select":"puppet().enabled=true"}"#,
-                "one of the functions",
-            ),
+            (r#"{"select":"puppet(x).enabled=true"}"#, "a text in quotes"),
             (r#"{"fact":[{}]}"#, "missing field"),
             (r#"{"fact":[["a","==","b"]]}"#, "an object"),
             (r#"{"fact":["a=b"]}"#, "an object"),

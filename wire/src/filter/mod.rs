@@ -1,7 +1,8 @@
 //! Which nodes a request is for: facts, classes, agents, identities, and an expression over them.
 //!
 //! A [`Filter`] is read from command-line flags or from a request's JSON, checked and compiled at once, and
-//! from then on cannot fail: [`Filter::matches`] is a plain function of a [`NodeView`](crate::state::NodeView).
+//! from then on cannot fail: [`Filter::evaluate`] is a plain function of a [`NodeView`](crate::state::NodeView) and of
+//! what is [`Known`] of the node's data sources.
 //! A node must satisfy every kind that is given, and every one of several facts, classes or agents; several
 //! identities are alternatives. What that cannot say, an expression can: [`Select`].
 //!
@@ -24,17 +25,22 @@ mod error;
 mod eval;
 mod explain;
 mod json;
+mod known;
 mod number;
 mod parse;
 mod pattern;
 mod select;
+mod sources;
 mod term;
 mod words;
 
 pub use ast::{Filter, MAX_ELEMENTS, MAX_FILTER_BYTES};
 pub use error::FilterError;
+pub use known::{Found, Known, Lookup, Progress, Truth};
 pub use pattern::{Expression, MAX_PATTERN_BYTES, Pattern};
 pub use select::{
-    MAX_SELECT_BYTES, MAX_SELECT_DEPTH, MAX_SELECT_REGEXES, MAX_SELECT_TERMS, Select,
+    MAX_SELECT_BYTES, MAX_SELECT_DEPTH, MAX_SELECT_LOOKUPS, MAX_SELECT_REGEXES, MAX_SELECT_TERMS,
+    Select,
 };
+pub use sources::{Check, Kind, Query, Source, Sources};
 pub use term::{FactTerm, Operator};

@@ -9,7 +9,7 @@
 //! The protocol's name is part of what is signed, so a reply can never be taken for a request. The body is never
 //! parsed before its signature holds, and never encoded again.
 //!
-//! Read in this order: [`seal`], [`Envelope`], [`verify_many`], [`open_request`] and [`open_reply`].
+//! Read in this order: [`seal`], [`Envelope`], [`verify_many`], [`open_request`], [`open_reply`] and [`open_progress`].
 
 mod batch;
 mod envelope;
@@ -20,7 +20,8 @@ mod seal;
 pub use batch::verify_many;
 pub use envelope::{Envelope, Opened};
 pub use open::{
-    Expected, OpenReply, OpenRequest, REPLIERS, REQUESTERS, open_replies, open_reply, open_request,
+    Expected, OpenReply, OpenRequest, REPLIERS, REQUESTERS, open_progress, open_replies,
+    open_reply, open_request,
 };
 pub use refusal::Refusal;
 pub use seal::{SealError, Signer, seal};
@@ -34,6 +35,8 @@ pub enum Kind {
     Request,
     /// A [`crate::reply::Reply`].
     Reply,
+    /// A [`crate::progress::Progress`].
+    Progress,
 }
 
 impl Kind {
@@ -42,6 +45,7 @@ impl Kind {
         match self {
             Self::Request => "muster.request.v1",
             Self::Reply => "muster.reply.v1",
+            Self::Progress => "muster.progress.v1",
         }
     }
 
@@ -50,6 +54,23 @@ impl Kind {
         match self {
             Self::Request => limits::REQUEST_BYTES,
             Self::Reply => limits::REPLY_BYTES,
+            Self::Progress => limits::PROGRESS_BYTES,
+        }
+    }
+
+    /// What comes into an inbox: progress, or, when it does not say so in its first field, a reply. Nothing is believed yet;
+    /// whoever opens it as the one or the other finds out.
+    pub fn of_answer(bytes: &[u8]) -> Self {
+        let head = [
+            br#"{"protocol":""#.as_slice(),
+            Self::Progress.protocol().as_bytes(),
+            b"\"",
+        ]
+        .concat();
+        if bytes.starts_with(&head) {
+            Self::Progress
+        } else {
+            Self::Reply
         }
     }
 

@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::{Envelope, Kind, Opened, Refusal, verify_many};
 use crate::Millis;
-use crate::identity::Name;
+use crate::identity::{Identity, Name};
+use crate::progress::Progress;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::subject::Address;
@@ -134,19 +135,56 @@ fn reply(opened: Opened<'_>, expected: &Expected<'_>) -> Result<OpenReply, Refus
         sender: sender.identity.clone(),
         source,
     })?;
-    if reply.sender != sender.identity {
-        let claimed = reply.sender;
-        return Err(Refusal::WrongSender {
-            sender: sender.identity.clone(),
-            claimed,
-        });
-    }
-    let asked = reply.request == expected.request
-        && reply.agent == *expected.agent
-        && reply.action == *expected.action;
-    if !asked {
-        let (sender, found) = (sender.identity.clone(), reply.request);
-        return Err(Refusal::OtherRequest { sender, found });
-    }
+    let asked = (reply.request, &reply.agent, &reply.action);
+    expected.check(&sender, &reply.sender, asked)?;
     Ok(OpenReply { reply, sender })
+}
+
+/// Opens progress messages together, as [`open_replies`] does with replies; the results are in their order.
+pub fn open_progress<M: AsRef<[u8]>>(
+    messages: &[M],
+    expected: &Expected<'_>,
+    trust: &Trust,
+    cache: &TokenCache,
+    now: Millis,
+) -> Vec<Result<Progress, Refusal>> {
+    verify_many(Kind::Progress, messages, trust, cache, now, &REPLIERS)
+        .into_iter()
+        .map(|opened| progress(opened?, expected))
+        .collect()
+}
+
+fn progress(opened: Opened<'_>, expected: &Expected<'_>) -> Result<Progress, Refusal> {
+    let sender = opened.sender;
+    let progress = Progress::decode(opened.body).map_err(|source| Refusal::Progress {
+        sender: sender.identity.clone(),
+        source,
+    })?;
+    let asked = (progress.request, &progress.agent, &progress.action);
+    expected.check(&sender, &progress.sender, asked)?;
+    Ok(progress)
+}
+
+impl Expected<'_> {
+    /// Whether this proven sender speaks for itself, and of what was asked.
+    fn check(
+        &self,
+        sender: &Verified,
+        claimed: &Identity,
+        (request, agent, action): (Uuid, &Name, &Name),
+    ) -> Result<(), Refusal> {
+        if *claimed != sender.identity {
+            return Err(Refusal::WrongSender {
+                sender: sender.identity.clone(),
+                claimed: claimed.clone(),
+            });
+        }
+        if request != self.request || agent != self.agent || action != self.action {
+            return Err(Refusal::OtherRequest {
+                sender: sender.identity.clone(),
+                found: request,
+            });
+        }
+        Ok(())
+    }
 }

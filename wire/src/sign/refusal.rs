@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use crate::identity::Identity;
+use crate::progress::ProgressError;
 use crate::reply::ReplyError;
 use crate::request::RequestError;
 use crate::token::{Role, TokenError};
@@ -61,6 +62,15 @@ pub enum Refusal {
         #[source]
         source: ReplyError,
     },
+    /// The sender signed a progress message that is none.
+    #[error("{sender} signed a progress message that is not valid")]
+    Progress {
+        /// Who signed it.
+        sender: Identity,
+        /// What is wrong with it.
+        #[source]
+        source: ProgressError,
+    },
     /// The body names another sender than the token.
     #[error("the message says it is from {claimed}, but it was signed by {sender}")]
     WrongSender {
@@ -99,6 +109,7 @@ impl Refusal {
             Self::WrongRole { .. } => "wrong_role",
             Self::Request { .. } => "invalid_request",
             Self::Reply { .. } => "invalid_reply",
+            Self::Progress { .. } => "invalid_progress",
             Self::WrongSender { .. } => "wrong_sender",
             Self::SubjectMismatch { .. } => "subject_mismatch",
             Self::OtherRequest { .. } => "other_request",
@@ -111,6 +122,7 @@ impl Refusal {
             Self::WrongRole { sender, .. }
             | Self::Request { sender, .. }
             | Self::Reply { sender, .. }
+            | Self::Progress { sender, .. }
             | Self::WrongSender { sender, .. }
             | Self::SubjectMismatch { sender, .. }
             | Self::OtherRequest { sender, .. } => Some(sender),

@@ -6,13 +6,14 @@ use std::fs;
 use std::path::PathBuf;
 
 use muster_wire::filter::Filter;
+use muster_wire::progress::{Progress, Told};
 use muster_wire::reply::Reply;
 use muster_wire::request::{Request, Target};
-use muster_wire::sign::{Kind, open_reply, open_request};
+use muster_wire::sign::{Kind, open_progress, open_reply, open_request};
 use muster_wire::status::{Reason, Status};
 use muster_wire::token::{TokenCache, Trust};
 use muster_wire::trace::{Stage, StageName, Traceparent};
-use serde_json::Map;
+use serde_json::{Map, json};
 
 use crate::world::{NOW, World, broadcast, expected, reply, request, sealed};
 
@@ -74,6 +75,9 @@ fn requests() {
     full.reply = false;
     full.data = Map::new();
     check_request("request_no_reply.json", &full);
+    let mut streaming = request(&["db1.acme.net"]);
+    streaming.stream = true;
+    check_request("request_stream.json", &streaming);
 }
 
 #[test]
@@ -141,4 +145,34 @@ fn a_reply_for_each_reason() {
         answer.reason = Some(reason);
         check_reply(&file, &answer);
     }
+}
+
+#[test]
+fn progress_and_the_reply_after_it() {
+    let world = World::new();
+    let asked = request(&["db1.acme.net"]);
+    let cache = TokenCache::default();
+    for (name, dropped) in [("progress.json", 0), ("progress_dropped.json", 7)] {
+        let answer = reply();
+        let progress = Progress {
+            request: answer.request,
+            sender: answer.sender,
+            agent: answer.agent,
+            action: answer.action,
+            seq: 3,
+            events: vec![json!({"stream": "stdout", "line": "copied 3 of 7"})],
+            dropped,
+            time: NOW + 100,
+        };
+        let stored = golden(name, &sealed(Kind::Progress, &progress, &world.node()));
+        let trust = trust(&world);
+        let opened = open_progress(&[&stored], &expected(&asked), &trust, &cache, NOW);
+        assert_eq!(opened.into_iter().next().unwrap().unwrap(), progress);
+    }
+    let mut answer = reply();
+    answer.progress = Some(Told {
+        messages: 3,
+        dropped: 7,
+    });
+    check_reply("reply_after_progress.json", &answer);
 }

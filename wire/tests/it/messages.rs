@@ -1,8 +1,11 @@
 //! Sealing and opening, one by one and together.
 
 use muster_wire::filter::Filter;
+use muster_wire::progress::{MESSAGES, Progress};
 use muster_wire::request::Target;
-use muster_wire::sign::{Envelope, Kind, SealError, open_replies, open_reply, open_request, seal};
+use muster_wire::sign::{
+    Envelope, Kind, SealError, open_progress, open_replies, open_reply, open_request, seal,
+};
 use muster_wire::subject::Address;
 use muster_wire::token::{Role, TokenCache};
 use proptest::prelude::*;
@@ -171,4 +174,61 @@ proptest! {
         let opened = open_request(&changed, &broadcast(), &world.trust, &cache, NOW);
         prop_assert_eq!(opened.is_ok(), changed == bytes);
     }
+}
+
+fn progress(seq: u64) -> Progress {
+    let answer = reply();
+    Progress {
+        request: answer.request,
+        sender: answer.sender,
+        agent: answer.agent,
+        action: answer.action,
+        seq,
+        events: vec![Value::from("a")],
+        dropped: 0,
+        time: NOW,
+    }
+}
+
+#[test]
+fn progress_is_told_from_replies_and_believed_of_the_asked_node_only() {
+    let world = World::new();
+    let cache = TokenCache::default();
+    let asked = request(&["db1.acme.net"]);
+    let good = sealed(Kind::Progress, &progress(1), &world.node());
+    let answer = sealed(Kind::Reply, &reply(), &world.node());
+    assert_eq!(Kind::of_answer(&good), Kind::Progress);
+    assert_eq!(Kind::of_answer(&answer), Kind::Reply);
+    assert_eq!(Kind::of_answer(b""), Kind::Reply);
+    let open = |bytes: &[u8]| {
+        let expected = expected(&asked);
+        let mut opened = open_progress(&[bytes], &expected, &world.trust, &cache, NOW);
+        opened.pop().unwrap()
+    };
+    assert_eq!(open(&good).unwrap(), progress(1));
+    // Neither a reply nor a replayed signature of one is progress, nor the other way round.
+    assert_eq!(open(&answer).unwrap_err().word(), "unknown_protocol");
+    let renamed = String::from_utf8(answer.clone()).unwrap();
+    let renamed = renamed.replace("muster.reply.v1", "muster.progress.v1");
+    assert_eq!(
+        open(renamed.as_bytes()).unwrap_err().word(),
+        "bad_signature"
+    );
+    let as_reply = open_reply(&good, &expected(&asked), &world.trust, &cache, NOW);
+    assert_eq!(as_reply.unwrap_err().word(), "unknown_protocol");
+
+    let other = world.signer(Role::Node, "db2.acme.net", 120);
+    let forged = sealed(Kind::Progress, &progress(1), &other);
+    assert_eq!(open(&forged).unwrap_err().word(), "wrong_sender");
+    let caller = sealed(Kind::Progress, &progress(1), &world.caller());
+    assert_eq!(open(&caller).unwrap_err().word(), "wrong_role");
+    let mut elsewhere = progress(1);
+    elsewhere.action = crate::world::name("find");
+    let elsewhere = sealed(Kind::Progress, &elsewhere, &world.node());
+    assert_eq!(open(&elsewhere).unwrap_err().word(), "other_request");
+    for seq in [0, MESSAGES + 1] {
+        let wrong = sealed(Kind::Progress, &progress(seq), &world.node());
+        assert_eq!(open(&wrong).unwrap_err().word(), "invalid_progress");
+    }
+    assert!(open(&sealed(Kind::Progress, &progress(MESSAGES), &world.node())).is_ok());
 }

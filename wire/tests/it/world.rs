@@ -172,6 +172,7 @@ pub(crate) fn request(nodes: &[&str]) -> Request {
         reply: true,
         trace: false,
         traceparent: None,
+        stream: false,
         data: data(json!({"type": "user", "name": "rip"})),
     }
 }
@@ -190,6 +191,7 @@ pub(crate) fn reply() -> Reply {
         time: NOW + 250,
         took: 200,
         stages: Vec::new(),
+        progress: None,
     }
 }
 

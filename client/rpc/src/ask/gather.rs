@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use muster_client::{Answer, ClientError, Event, Stats};
+use muster_client::{Answer, ClientError, Event, Stats, Tale};
 use muster_ddl::Action;
 use muster_ddl::aggregate::Summarizer;
 use muster_wire::identity::Identity;
@@ -29,6 +29,8 @@ pub(super) struct Gathering<'a> {
 pub(super) enum Step<'a> {
     /// An answer was added.
     Reply(&'a Reply),
+    /// A node tells how far it is.
+    Progress(Box<Tale>),
     /// The call is over.
     Over,
     /// Nothing to show.
@@ -84,6 +86,11 @@ impl<'a> Gathering<'a> {
         stats.waiting += std::mem::take(&mut self.waiting);
     }
 
+    /// The id of the request that went out last.
+    pub(super) fn current(&self) -> Option<&str> {
+        self.report.stats.requests.last().map(String::as_str)
+    }
+
     /// The balance so far.
     pub(super) fn stats(&self) -> &RequestStats {
         &self.report.stats
@@ -104,6 +111,7 @@ impl<'a> Gathering<'a> {
                 self.publishing = self.begun.elapsed();
                 self.published = Some(Instant::now());
             }
+            Event::Progress(tale) => return Ok(Step::Progress(tale)),
             Event::Reply(answer) => return Ok(self.reply(*answer)),
             Event::Unexpected(answer) => drop(stats.unexpected.insert(answer.reply.sender)),
             Event::Absent(node) => {

@@ -70,6 +70,11 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// Tells what can be done now.
+    pub fn hint(&self, waiting: &Waiting, what: impl Display) {
+        waiting.aside(|| self.printer.hint(what));
+    }
+
     /// Tells why nobody else is asked.
     pub fn complain(&self, waiting: &Waiting, why: impl Display) {
         waiting.aside(|| self.printer.error(why));

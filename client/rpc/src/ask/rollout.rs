@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use muster_client::{Aim, Call, ClientError, Rollout, Stop};
+use muster_client::{Aim, Call, ClientError, Rollout, Stop, Tale};
 use muster_wire::identity::Identity;
 
 use super::error::AskError;
@@ -26,10 +26,21 @@ pub struct Question<'a> {
     pub timeout: Option<Duration>,
     /// How long a node may take until it begins.
     pub ttl: Duration,
+    /// Whether nodes are to tell of progress.
+    pub stream: bool,
     /// In which batches.
     pub rollout: Rollout,
     /// How long to pause between batches.
     pub pause: Duration,
+}
+
+/// Something of a request that can be shown at once.
+#[derive(Debug, Clone, Copy)]
+pub enum News<'a> {
+    /// A node has answered.
+    Reply(&'a Reply),
+    /// A node tells how far it is.
+    Progress(&'a Tale),
 }
 
 /// How waiting for a batch ended, when it was not by itself.
@@ -49,6 +60,7 @@ impl<'a> Question<'a> {
             plan,
             timeout: None,
             ttl: Duration::from_mins(1),
+            stream: false,
             rollout: Rollout::default(),
             pause: Duration::ZERO,
         }
@@ -64,7 +76,7 @@ impl Fleet {
         question: Question<'_>,
         found: Found,
         progress: &Progress<'_>,
-        mut show: impl FnMut(&Reply) -> Result<(), OutputError>,
+        mut show: impl FnMut(News<'_>) -> Result<(), OutputError>,
     ) -> Result<Report, Error> {
         let Found { nodes, stats } = found;
         let (agent, action) = (question.plan.ddl.name(), question.plan.action);
@@ -89,6 +101,10 @@ impl Fleet {
                 Ok(()) => {}
                 Err(Broken::Interrupted) => {
                     gathering.gap(Gap::Interrupted);
+                    if let (Some(id), false) = (gathering.current(), action.read_only()) {
+                        let command = format_args!("nodes go on; `rpc cancel {id}` stops them");
+                        progress.hint(&waiting, command);
+                    }
                     break;
                 }
                 Err(Broken::Failed(error)) if asked == 1 => {
@@ -128,7 +144,7 @@ impl Fleet {
         gathering: &mut Gathering<'_>,
         interrupt: &mut Interrupt,
         waiting: &Waiting,
-        show: &mut impl FnMut(&Reply) -> Result<(), OutputError>,
+        show: &mut impl FnMut(News<'_>) -> Result<(), OutputError>,
     ) -> Result<(), Broken> {
         let mut events = self.client.call(call);
         loop {
@@ -138,7 +154,12 @@ impl Fleet {
             };
             let Some(event) = event else { return Ok(()) };
             match gathering.take(event).map_err(Broken::Failed)? {
-                Step::Reply(reply) => waiting.aside(|| show(reply)).map_err(Broken::Output)?,
+                Step::Reply(reply) => waiting
+                    .aside(|| show(News::Reply(reply)))
+                    .map_err(Broken::Output)?,
+                Step::Progress(tale) => waiting
+                    .aside(|| show(News::Progress(&tale)))
+                    .map_err(Broken::Output)?,
                 Step::Over => return Ok(()),
                 Step::Quiet => {}
             }
@@ -154,6 +175,7 @@ impl Fleet {
         Ok(Call {
             data: data.clone(),
             timeout: question.timeout,
+            stream: question.stream,
             ttl: question.ttl,
             wait,
             ..call

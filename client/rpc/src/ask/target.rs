@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_wire::filter::{Filter, FilterError};
+use muster_wire::filter::{Filter, FilterError, Sources};
 use muster_wire::identity::Name;
 
 use super::error::AskError;
@@ -21,6 +21,11 @@ pub struct Target {
 
 type With = fn(Filter, &str) -> Result<Filter, FilterError>;
 
+/// No data source can be asked yet: it would match nowhere.
+fn with_select(filter: Filter, text: &str) -> Result<Filter, FilterError> {
+    filter.with_declared_select(text, &Sources::default())
+}
+
 impl Target {
     /// Reads the flags.
     pub fn read(flags: &Filters) -> Result<Self, AskError> {
@@ -30,7 +35,7 @@ impl Target {
             ("--with-agent", &flags.agents, Filter::with_agent),
             ("--with-identity", &flags.identities, Filter::with_identity),
             ("--with", &flags.mixed, Filter::with_words),
-            ("--select", &flags.select, Filter::with_select),
+            ("--select", &flags.select, with_select),
         ];
         let mut filter = Filter::default();
         for (flag, texts, with) in kinds {
@@ -110,7 +115,7 @@ mod tests {
         };
         let error = Target::read(&flags).unwrap_err();
         insta::assert_snapshot!(error.to_string(), @r#"
-        --select: cannot use filter "apache and fstat('/etc/hosts').md5=/^ab/": expected one of the functions agent, class, fact, include, semver and with (fstat is none of them) at column 12
+        --select: cannot use filter "apache and fstat('/etc/hosts').md5=/^ab/": expected a known data source (fstat is none) at column 12
 
           apache and fstat('/etc/hosts').md5=/^ab/
                      ^

@@ -27,9 +27,8 @@ fn pages() {
         vec!["facts"],
         vec!["inventory"],
         vec!["do"],
+        vec!["cancel"],
         vec!["filter", "explain"],
-        vec!["audit", "verify"],
-        vec!["audit", "show"],
         vec!["plugin", "list"],
         vec!["plugin", "doc"],
     ] {

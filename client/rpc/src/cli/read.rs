@@ -46,7 +46,7 @@ mod tests {
         let words = line.split(' ').map(OsString::from);
         let cli = Cli::read(words).unwrap();
         match cli.command {
-            Command::Do(request) => (cli.global, request),
+            Command::Do(request) => (cli.global, *request),
             other => panic!("{line} is {other:?}"),
         }
     }

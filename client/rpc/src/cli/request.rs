@@ -23,7 +23,8 @@ pub const AFTER: &str = "Examples:
   rpc find -C apache | rpc do rpcutil ping --nodes -
 
 `rpc plugin doc AGENT` tells what actions do and take. An interrupted request
-(Ctrl-C) exits with 2 if it was sent: the nodes that were asked go on.";
+(Ctrl-C) exits with 2 if it was sent: the nodes that were asked go on until
+`rpc cancel` takes it back.";
 
 /// `rpc do`.
 #[derive(Debug, Args)]
@@ -56,6 +57,12 @@ pub struct Request {
     /// Show replies in the order of node names, once all are there
     #[arg(long)]
     pub sort: bool,
+    /// Show what nodes tell while they are at work [default: as the DDL says]
+    #[arg(long, conflicts_with_all = ["json", "senders"])]
+    pub stream: bool,
+    /// Do not show it
+    #[arg(long, conflicts_with = "stream")]
+    pub no_stream: bool,
     /// No progress bar
     #[arg(long, alias = "np")]
     pub no_progress: bool,

@@ -63,6 +63,7 @@ async fn ask(args: Request, form: Form, cx: Context<'_>) -> Result<Exit, Error> 
         plan: &plan,
         timeout: args.timeout,
         ttl: args.ttl,
+        stream: form.shows_progress() && args.wants_progress(action),
         rollout: args.pace.rollout(),
         pause: args.pace.batch_sleep,
     };
@@ -78,7 +79,7 @@ async fn ask(args: Request, form: Form, cx: Context<'_>) -> Result<Exit, Error> 
     };
     output.found(ddl.name(), action.name(), &found.nodes)?;
     let mut report = fleet
-        .ask(question, found, &progress, |reply| output.reply(reply))
+        .ask(question, found, &progress, |news| output.news(news))
         .await?;
     if args.sort {
         report.replies.sort_by(|a, b| a.node.cmp(&b.node));
@@ -86,6 +87,13 @@ async fn ask(args: Request, form: Form, cx: Context<'_>) -> Result<Exit, Error> 
     output.end(&report, &target)?;
     cx.warn_of_gaps(&report);
     Ok(report.stats.exit())
+}
+
+impl Request {
+    /// Whether nodes are to tell of progress: as the flags say, or else as the schema does.
+    fn wants_progress(&self, action: &Action) -> bool {
+        self.stream || (action.streams() && !self.no_stream)
+    }
 }
 
 /// The nodes that `--nodes` lists, if it is given.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use muster_client::Tale;
 use muster_ddl::aggregate;
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -25,6 +26,22 @@ pub enum Line<'a> {
         action: &'a str,
         /// The nodes.
         nodes: &'a BTreeSet<Identity>,
+    },
+    /// A node tells of something before it answers.
+    Progress {
+        /// The node.
+        sender: &'a Identity,
+        /// What happened.
+        event: &'a Value,
+    },
+    /// Not all that a node tells arrived.
+    ProgressLost {
+        /// The node.
+        sender: &'a Identity,
+        /// Messages that were lost on the way.
+        messages: u64,
+        /// Events that the node left out, because they came too fast.
+        events: u64,
     },
     /// A node's answer.
     Result(ReplyDocument<'a>),
@@ -61,6 +78,20 @@ impl<'a> Line<'a> {
         Self::Result(ReplyDocument::new(reply))
     }
 
+    /// The lines of what a node tells.
+    pub fn progress(tale: &'a Tale) -> impl Iterator<Item = Self> {
+        let lost = (tale.lost > 0 || tale.dropped > 0).then_some(Self::ProgressLost {
+            sender: &tale.node,
+            messages: tale.lost,
+            events: tale.dropped,
+        });
+        let told = tale.events.iter().map(|event| Self::Progress {
+            sender: &tale.node,
+            event,
+        });
+        lost.into_iter().chain(told)
+    }
+
     /// The lines after the answers.
     pub fn tail(report: &'a Report) -> [Self; 2] {
         let summaries = aggregate::to_json(&report.summaries);
@@ -71,6 +102,7 @@ impl<'a> Line<'a> {
 
 #[cfg(test)]
 mod tests {
+    use muster_client::Tale;
     use serde_json::json;
 
     use super::Line;
@@ -88,8 +120,16 @@ mod tests {
             error: "no".to_owned(),
         };
         let [summaries, stats] = Line::tail(&report);
-        let lines = [first, result, summaries, stats, error];
-        let lines = lines.map(|one| line(&one).unwrap());
+        let tale = Tale {
+            node: "dev1".parse().unwrap(),
+            events: vec![json!({"stream": "stdout", "line": "copied 3 of 7"})],
+            lost: 1,
+            dropped: 2,
+        };
+        let mut lines = vec![first];
+        lines.extend(Line::progress(&tale));
+        lines.extend([result, summaries, stats, error]);
+        let lines: Vec<String> = lines.iter().map(|one| line(one).unwrap()).collect();
         assert!(!lines.concat().contains(char::is_control));
         insta::assert_snapshot!(lines.join("\n"));
     }

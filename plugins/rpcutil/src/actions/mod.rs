@@ -1,6 +1,7 @@
 //! One file per action.
 
 mod agent_inventory;
+mod cancel;
 mod collective_info;
 mod daemon_stats;
 mod get_config_item;
@@ -9,8 +10,10 @@ mod get_fact;
 mod get_facts;
 mod inventory;
 mod ping;
+mod running;
 
 pub(crate) use agent_inventory::AgentInventory;
+pub(crate) use cancel::{Cancel, CancelAny};
 pub(crate) use collective_info::CollectiveInfo;
 pub(crate) use daemon_stats::DaemonStats;
 pub(crate) use get_config_item::GetConfigItem;
@@ -19,6 +22,7 @@ pub(crate) use get_fact::GetFact;
 pub(crate) use get_facts::GetFacts;
 pub(crate) use inventory::Inventory;
 pub(crate) use ping::Ping;
+pub(crate) use running::Running;
 
 use muster_api::Context;
 use serde::Deserialize;

@@ -1,8 +1,9 @@
 //! What an expression is made of: as it was written ([`Statement`]), and as it was understood ([`Condition`]).
 
 use super::semver::Constraint;
+use crate::filter::known::Lookup;
 use crate::filter::pattern::Pattern;
-use crate::filter::term::{FactTerm, Operator};
+use crate::filter::term::{Literal, Operand, Operator};
 use crate::state::FactPath;
 
 /// Statements or conditions joined by `and`, `or` and `not`. Lists have two elements or more, and none of the
@@ -49,6 +50,15 @@ impl<T> Tree<T> {
     /// `not a`.
     pub(super) fn not(tree: Self) -> Self {
         Self::Not(Box::new(tree))
+    }
+
+    /// What stands between `and`, `or` and `not`, as written.
+    pub(super) fn terms(&self) -> Vec<&T> {
+        match self {
+            Self::All(list) | Self::Any(list) => list.iter().flat_map(Self::terms).collect(),
+            Self::Not(inner) => inner.terms(),
+            Self::Term(term) => vec![term],
+        }
     }
 
     /// How deep the tree is; no print of it nests deeper.
@@ -105,19 +115,47 @@ pub(super) enum ValueKind {
 pub(super) struct Call {
     pub(super) source: String,
     pub(super) arguments: Vec<Value>,
-    pub(super) field: Option<String>,
+    pub(super) field: Option<Field>,
+}
+
+/// What stands behind the dot of a call, and where.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) at: usize,
+    pub(super) name: String,
 }
 
 /// What is asked of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Condition {
-    Fact(FactTerm),
-    /// The fact is a list or a map, and this is in it: the term's operator is `==`.
-    Include(FactTerm),
-    /// The fact is a version of this kind.
-    Version(FactPath, Constraint),
+    /// A value, and what it must satisfy.
+    Of(Subject, Test),
     Class(Pattern),
     Agent(Pattern),
     /// A class or an agent.
     With(Pattern),
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Subject {
+    Fact(FactPath),
+    Output(Output),
+}
+
+/// One output of a data source: `service("sshd").running`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Output {
+    pub(super) lookup: Lookup,
+    pub(super) name: String,
+}
+
+/// What is demanded of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Test {
+    Compare(Operator, Operand),
+    /// It is a list or a map, and this is in it.
+    Include(Literal),
+    /// It is a version of this kind.
+    Version(Constraint),
 }

@@ -1,37 +1,51 @@
 //! Turns what was written into conditions, or says what is wrong with it: every statement must be true or false
 //! of a node, every operator must have values that it can compare, every function its arguments.
 
-use super::ast::{Call, Comparison, Condition, Statement, Tree, Value, ValueKind};
+use std::collections::BTreeSet;
+
+use super::ast::{Call, Comparison, Condition, Statement, Subject, Test, Tree, Value, ValueKind};
 use super::lex::is_whole_regex;
 use super::print::is_value;
 use super::semver::Constraint;
+use super::subject::{fact, is_lookup};
 use super::{MAX_SELECT_REGEXES, MAX_SELECT_TERMS};
 use crate::filter::error::Fault;
+use crate::filter::known::Lookup;
 use crate::filter::parse::find_operator;
 use crate::filter::pattern::{Expression, Pattern, slashed};
-use crate::filter::term::{FactTerm, Literal, Operand, Operator, read_path};
-use crate::state::FactPath;
+use crate::filter::sources::{Kind, Sources};
+use crate::filter::term::{FactTerm, Literal, Operand, Operator};
 
-/// Checks a whole expression.
-pub(super) fn check(tree: Tree<Statement>) -> Result<Tree<Condition>, Fault> {
-    Checker::default().tree(tree)
+/// Checks a whole expression; its data sources too, if it is known which there are.
+pub(super) fn check(
+    tree: Tree<Statement>,
+    declared: Option<&Sources>,
+) -> Result<Tree<Condition>, Fault> {
+    let mut checker = Checker {
+        declared,
+        terms: 0,
+        regexes: 0,
+        lookups: BTreeSet::new(),
+    };
+    checker.tree(tree)
 }
 
-/// What there has been of that is limited.
-#[derive(Default)]
-struct Checker {
+/// What the data sources are, and what there has been of that is limited.
+pub(super) struct Checker<'a> {
+    pub(super) declared: Option<&'a Sources>,
     terms: usize,
     regexes: usize,
+    pub(super) lookups: BTreeSet<Lookup>,
 }
 
 /// Where a member is looked for.
 enum Collection {
-    Fact(FactPath),
+    Of(Subject),
     Classes,
     Agents,
 }
 
-impl Checker {
+impl Checker<'_> {
     fn tree(&mut self, tree: Tree<Statement>) -> Result<Tree<Condition>, Fault> {
         match tree {
             Tree::All(list) => self.list(list, Tree::all),
@@ -59,13 +73,10 @@ impl Checker {
         match statement.comparison {
             None => self.alone(statement.left, statement.end),
             Some((Comparison::Operator(operator), right)) => {
-                let path = subject(statement.left)?;
+                let subject = self.subject(statement.left)?;
+                let right_at = right.at;
                 let (operator, operand) = self.operand(operator, right)?;
-                let condition = Condition::Fact(FactTerm {
-                    path,
-                    operator,
-                    operand,
-                });
+                let condition = self.of(right_at, subject, Test::Compare(operator, operand))?;
                 self.term(at, condition)
             }
             Some((Comparison::In, right)) => self.member(statement.left, right),
@@ -93,8 +104,15 @@ impl Checker {
         self.term(at, condition)
     }
 
+    fn of(&self, at: usize, subject: Subject, test: Test) -> Result<Condition, Fault> {
+        self.fits(at, &subject, &test)?;
+        Ok(Condition::Of(subject, test))
+    }
+
     fn call(&mut self, at: usize, call: Call, end: usize) -> Result<Condition, Fault> {
-        known(at, &call)?;
+        if is_lookup(&call) {
+            return self.output_alone(at, call, end);
+        }
         if call.source == "fact" {
             fact(at, call)?;
             return Err(Fault::new(end, "a comparison after fact(...)"));
@@ -108,10 +126,11 @@ impl Checker {
             }
             "semver" => {
                 let [version, demand] = arguments(at, call, "semver(fact(\"name\"), \">= 1.2\")")?;
-                let path = subject(version)?;
+                let version_at = version.at;
+                let subject = self.subject(version)?;
                 let (at, demand) = text(demand)?;
                 let demand = Constraint::read(&demand).map_err(|fault| fault.further(at))?;
-                Ok(Condition::Version(path, demand))
+                self.of(version_at, subject, Test::Version(demand))
             }
             "agent" => {
                 let [name] = arguments(at, call, "agent(\"name\")")?;
@@ -128,17 +147,38 @@ impl Checker {
         }
     }
 
+    /// An output that is true or false by itself: `service("sshd").running`.
+    fn output_alone(&mut self, at: usize, call: Call, end: usize) -> Result<Condition, Fault> {
+        let output = self.output(at, call)?;
+        let name = output.to_string();
+        let subject = Subject::Output(output);
+        if let Some(kind) = self.kind(&subject)
+            && !matches!(kind, Kind::Boolean | Kind::Any)
+        {
+            let expected = format!("a comparison after {name}, for it is {}", kind.phrase());
+            return Err(Fault::new(end, expected));
+        }
+        let truth = Operand::Literal(Literal::read("true")?);
+        self.of(at, subject, Test::Compare(Operator::Equal, truth))
+    }
+
     /// `with("apache")`, `with("/^web/")`, `with("country=uk")`.
     fn with(&mut self, word: Value) -> Result<Condition, Fault> {
         let (at, word) = text(word)?;
         if word.starts_with('/') || find_operator(&word).is_none() {
             return self.pattern(at, &word).map(Condition::With);
         }
-        let mut term = FactTerm::read(&word).map_err(|fault| fault.further(at))?;
-        if let Operand::Regex(expression) = term.operand {
-            term.operand = Operand::Regex(self.whole(at, expression)?);
-        }
-        Ok(Condition::Fact(term))
+        let FactTerm {
+            path,
+            operator,
+            operand,
+        } = FactTerm::read(&word).map_err(|fault| fault.further(at))?;
+        let operand = match operand {
+            Operand::Regex(expression) => Operand::Regex(self.whole(at, expression)?),
+            literal @ Operand::Literal(_) => literal,
+        };
+        let test = Test::Compare(operator, operand);
+        Ok(Condition::Of(Subject::Fact(path), test))
     }
 
     /// `value in collection`, `fact in [values]`.
@@ -148,17 +188,14 @@ impl Checker {
             let condition = self.include(left, right)?;
             return self.term(at, condition);
         };
-        let path = subject(left)?;
+        let subject = self.subject(left)?;
         let mut choices = Vec::new();
         for item in items {
+            let item_at = item.at;
             let (operator, operand) = self.operand(Operator::Equal, item)?;
-            let path = path.clone();
-            let term = FactTerm {
-                path,
-                operator,
-                operand,
-            };
-            choices.push(self.term(at, Condition::Fact(term))?);
+            let test = Test::Compare(operator, operand);
+            let condition = self.of(item_at, subject.clone(), test)?;
+            choices.push(self.term(at, condition)?);
         }
         let mut choices = choices.into_iter();
         let Some(first) = choices.next() else {
@@ -167,21 +204,26 @@ impl Checker {
         Ok(Tree::any(first, choices.collect()))
     }
 
+    fn collection(&mut self, value: Value) -> Result<Collection, Fault> {
+        match &value.kind {
+            ValueKind::Word(word) if word == "classes" => Ok(Collection::Classes),
+            ValueKind::Word(word) if word == "agents" => Ok(Collection::Agents),
+            _ => self.subject(value).map(Collection::Of),
+        }
+    }
+
     fn include(&mut self, member: Value, collection: Value) -> Result<Condition, Fault> {
-        match read_collection(collection)? {
+        let collection_at = collection.at;
+        match self.collection(collection)? {
             Collection::Classes => self.pattern_of(member).map(Condition::Class),
             Collection::Agents => self.pattern_of(member).map(Condition::Agent),
-            Collection::Fact(path) => {
+            Collection::Of(subject) => {
                 let (at, member) = match member.kind {
                     ValueKind::Word(word) if is_value(&word) => (member.at, word),
                     _ => text(member)?,
                 };
                 let literal = Literal::read(&member).map_err(|fault| fault.further(at))?;
-                Ok(Condition::Include(FactTerm {
-                    path,
-                    operator: Operator::Equal,
-                    operand: Operand::Literal(literal),
-                }))
+                self.of(collection_at, subject, Test::Include(literal))
             }
         }
     }
@@ -205,8 +247,7 @@ impl Checker {
             (ValueKind::List(_), _) => {
                 return Err(Fault::new(at, "one value (`in` takes a list)"));
             }
-            (ValueKind::Call(call), _) => {
-                known(at, &call)?;
+            (ValueKind::Call(_), _) => {
                 let expected = "a value that is written here, not a function";
                 return Err(Fault::new(at, expected));
             }
@@ -275,72 +316,27 @@ impl Checker {
     }
 }
 
-/// A fact: `os.family`, `fact("os.family")`.
-fn subject(value: Value) -> Result<FactPath, Fault> {
-    let at = value.at;
-    match value.kind {
-        ValueKind::Word(word) => read_path(&word).map_err(|fault| fault.further(at)),
-        ValueKind::Call(call) => {
-            known(at, &call)?;
-            if call.source != "fact" {
-                let expected = format!("a fact ({}(...) is true or false by itself)", call.source);
-                return Err(Fault::new(at, expected));
-            }
-            fact(at, call)
-        }
-        _ => Err(Fault::new(at, "a fact: its name, or fact(\"its name\")")),
-    }
-}
-
-/// `fact("os.family")`; `MCollective` also writes `fact("os.family").value`.
-fn fact(at: usize, call: Call) -> Result<FactPath, Fault> {
-    if call.field.as_deref().is_some_and(|field| field != "value") {
-        let expected =
-            "no other field than .value after fact(...) (nested facts have dotted names)";
-        return Err(Fault::new(at, expected));
-    }
-    let [name] = arguments(at, call, "fact(\"name\")")?;
-    let (at, name) = text(name)?;
-    read_path(&name).map_err(|fault| fault.further(at))
-}
-
-fn read_collection(value: Value) -> Result<Collection, Fault> {
-    match &value.kind {
-        ValueKind::Word(word) if word == "classes" => Ok(Collection::Classes),
-        ValueKind::Word(word) if word == "agents" => Ok(Collection::Agents),
-        _ => subject(value).map(Collection::Fact),
-    }
-}
-
 /// A text between quotes, and where it begins behind them.
-fn text(value: Value) -> Result<(usize, String), Fault> {
+pub(super) fn text(value: Value) -> Result<(usize, String), Fault> {
     match value.kind {
         ValueKind::Text(text) => Ok((value.at + 1, text)),
         _ => Err(Fault::new(value.at, "a text in quotes")),
     }
 }
 
-fn arguments<const N: usize>(at: usize, call: Call, form: &str) -> Result<[Value; N], Fault> {
+pub(super) fn arguments<const N: usize>(
+    at: usize,
+    call: Call,
+    form: &str,
+) -> Result<[Value; N], Fault> {
     <[Value; N]>::try_from(call.arguments).map_err(|_| Fault::new(at, form.to_owned()))
-}
-
-fn known(at: usize, call: &Call) -> Result<(), Fault> {
-    let known = ["agent", "class", "fact", "include", "semver", "with"];
-    if known.contains(&call.source.as_str()) {
-        return Ok(());
-    }
-    let expected = format!(
-        "one of the functions agent, class, fact, include, semver and with ({} is none of them)",
-        call.source
-    );
-    Err(Fault::new(at, expected))
 }
 
 fn no_field(at: usize, call: &Call) -> Result<(), Fault> {
     match &call.field {
         None => Ok(()),
         Some(field) => {
-            let expected = format!("{}(...) without .{field}", call.source);
+            let expected = format!("{}(...) without .{}", call.source, field.name);
             Err(Fault::new(at, expected))
         }
     }

@@ -2,8 +2,8 @@
 //! not have class a and that do not have class b".
 
 use super::Select;
-use super::ast::{Condition, Tree};
-use crate::filter::explain::{explain_value, listed, relation};
+use super::ast::{Condition, Subject, Test, Tree};
+use crate::filter::explain::{explain_operand, listed, relation};
 use crate::filter::pattern::Pattern;
 use crate::filter::term::Operator;
 
@@ -48,34 +48,12 @@ impl Tree<Condition> {
 impl Condition {
     fn say(&self, denied: bool) -> String {
         match self {
-            Self::Fact(term) => {
-                let relation = if denied {
-                    denial(term.operator())
-                } else {
-                    relation(term.operator())
+            Self::Of(subject, test) => {
+                let of = match subject {
+                    Subject::Fact(path) => format!("fact {path}"),
+                    Subject::Output(output) => output.to_string(),
                 };
-                format!(
-                    "whose fact {} {relation} {}",
-                    term.fact(),
-                    explain_value(term)
-                )
-            }
-            Self::Include(term) => {
-                let relation = if denied {
-                    "does not include"
-                } else {
-                    "includes"
-                };
-                format!(
-                    "whose fact {} {relation} {}",
-                    term.fact(),
-                    explain_value(term)
-                )
-            }
-            Self::Version(path, constraint) => {
-                let relation = if denied { "is no" } else { "is a" };
-                let constraint = constraint.as_str();
-                format!("whose fact {path} {relation} version that satisfies \"{constraint}\"")
+                format!("whose {of} {}", test.say(denied))
             }
             Self::Class(pattern) => having(denied, ["a class", "any class", "class"], pattern),
             Self::Agent(pattern) => having(denied, ["an agent", "any agent", "agent"], pattern),
@@ -84,6 +62,28 @@ impl Condition {
                 ["a class or agent", "any class or agent", "class or agent"],
                 pattern,
             ),
+        }
+    }
+}
+
+impl Test {
+    fn say(&self, denied: bool) -> String {
+        match self {
+            Self::Compare(operator, operand) => {
+                let relation = if denied {
+                    denial(*operator)
+                } else {
+                    relation(*operator)
+                };
+                format!("{relation} {}", explain_operand(operand))
+            }
+            Self::Include(member) if denied => format!("does not include \"{}\"", member.text),
+            Self::Include(member) => format!("includes \"{}\"", member.text),
+            Self::Version(constraint) => {
+                let relation = if denied { "is no" } else { "is a" };
+                let constraint = constraint.as_str();
+                format!("{relation} version that satisfies \"{constraint}\"")
+            }
         }
     }
 }

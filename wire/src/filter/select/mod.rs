@@ -1,11 +1,11 @@
 //! One expression over all that is known of a node: `(country=uk or customer=acme) and not environment=production`.
 //!
 //! A [`Select`] is read, checked and compiled at once, within limits, and from then on cannot fail. Its print is
-//! its normal form: what requests carry, and what reads back as the same expression. Nothing is ever run to
-//! answer it: neither code nor commands, and no source of data but the [`NodeView`].
+//! its normal form: what requests carry, and what reads back as the same expression. It runs nothing: what a node would
+//! have to look up, such as `service("sshd").running`, it only names, as a [`Lookup`](super::Lookup).
 //!
 //! The stages: `lex` and `parse` read what was written, `check` turns that into conditions or says what is
-//! wrong with it, `eval`, `explain` and `print` are functions of the conditions.
+//! wrong with it, `subject` reads what values are taken from, `eval`, `explain` and `print` are functions of the conditions.
 
 mod ast;
 mod check;
@@ -15,6 +15,7 @@ mod lex;
 mod parse;
 mod print;
 mod semver;
+mod subject;
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,6 +23,7 @@ use std::str::FromStr;
 use ast::{Condition, Tree};
 
 use super::error::{Fault, FilterError};
+use super::sources::Sources;
 
 /// Longest expression in bytes, as written and as printed.
 pub const MAX_SELECT_BYTES: usize = 4096;
@@ -32,21 +34,30 @@ pub const MAX_SELECT_TERMS: usize = 200;
 /// Most regular expressions in an expression: each costs a compilation.
 pub const MAX_SELECT_REGEXES: usize = 64;
 
+/// Most questions to data sources in an expression: each may cost the node something.
+pub const MAX_SELECT_LOOKUPS: usize = 16;
+
 /// A checked expression. Prints in its normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Select(Tree<Condition>);
 
 impl Select {
-    /// Reads an expression.
+    /// Reads an expression. Data sources may have any name, query and output: whoever evaluates it knows which there are.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
-        Self::read(text).map_err(|fault| fault.within(text))
+        Self::read(text, None).map_err(|fault| fault.within(text))
     }
 
-    pub(super) fn read(text: &str) -> Result<Self, Fault> {
+    /// The same, checked against the data sources that are declared: that there are such sources and outputs, that
+    /// queries are given where needed and only there, and that every comparison fits the type of its output.
+    pub fn parse_declared(text: &str, sources: &Sources) -> Result<Self, FilterError> {
+        Self::read(text, Some(sources)).map_err(|fault| fault.within(text))
+    }
+
+    fn read(text: &str, declared: Option<&Sources>) -> Result<Self, Fault> {
         if text.len() > MAX_SELECT_BYTES {
             return Err(too_long(MAX_SELECT_BYTES));
         }
-        let tree = check::check(parse::parse(text)?)?;
+        let tree = check::check(parse::parse(text)?, declared)?;
         if tree.depth() > MAX_SELECT_DEPTH {
             return Err(parse::too_deep(text.len()));
         }
@@ -59,7 +70,7 @@ impl Select {
 
     /// Both expressions, the other one as though it stood behind `and`.
     pub(super) fn and(self, other: &Self) -> Result<Self, Fault> {
-        Self::read(&format!("({self}) and ({other})"))
+        Self::read(&format!("({self}) and ({other})"), None)
     }
 
     /// Bytes of the printed expression.
@@ -133,6 +144,26 @@ mod tests {
             ),
             ("l.\"a = b\".c = 1", "fact(\"l.\\\"a = b\\\".c\")==1"),
             ("not=1", ""),
+            (
+                "fstat('/etc/hosts').md5=/^ab/ and !(puppet().enabled=false)",
+                "fstat(\"/etc/hosts\").md5=~/^ab/ and not puppet().enabled==false",
+            ),
+            (
+                "service('sshd').running or fact('a').exists",
+                "service(\"sshd\").running==true or fact(\"a\").exists==true",
+            ),
+            (
+                "agent('x').version != '1 b' and class( 'y' ).exists",
+                "agent(\"x\").version!=\"1 b\" and class(\"y\").exists==true",
+            ),
+            (
+                "semver(package('o').version, '>=3') and 8 in process('p').pids",
+                "semver(package(\"o\").version, \">=3\") and include(process(\"p\").pids, \"8\")",
+            ),
+            (
+                "config_item('a\\\\b\\'c').value in [1, 2]",
+                "config_item(\"a\\\\b'c\").value==1 or config_item(\"a\\\\b'c\").value==2",
+            ),
         ] {
             match Select::parse(text) {
                 Ok(read) => assert_eq!(read.to_string(), printed, "{text}"),
@@ -170,22 +201,24 @@ mod tests {
             ("fact('a') and b", 11, "a comparison after fact"),
             ("fact(a)=1", 6, "a text in quotes"),
             ("fact('a', 'b')=1", 1, "fact(\"name\")"),
-            ("fact('a').size=1", 1, ".value"),
+            ("fact('a').b.c=1", 11, "one name of an output"),
             ("fact('a b')=1", 8, "a dot or the end of the name"),
             ("class('a')=1", 1, "true or false by itself"),
-            ("class('a').b", 1, "without .b"),
+            ("with('a').b", 1, "without .b"),
             ("semver(fact('a'), 'new')", 20, "a demand on a version"),
             (
                 "include(fact('a'))",
                 1,
                 "include(fact(\"name\"), \"value\")",
             ),
-            ("fstat('/etc/hosts').md5=/^ab/", 1, "fstat is none of them"),
-            (
-                "a and !(puppet().enabled=false)",
-                9,
-                "agent, class, fact, include, semver and with",
-            ),
+            ("fstat('/etc/hosts')=1", 1, "a data source and its output"),
+            ("a and clas('x')", 7, "did you mean class?"),
+            ("puppet().=1", 10, "one name of an output"),
+            ("Puppet().enabled", 1, "a data source's name"),
+            ("fstat(/etc/).size=1", 7, "a text in quotes"),
+            ("fstat('').size=1", 8, "not empty, or fstat()"),
+            ("fstat('a', 'b').size=1", 12, "one query at most"),
+            ("fstat('a\u{7}').size=1", 9, "without control characters"),
             ("a = fact('b')", 5, "not a function"),
         ] {
             let error = Select::parse(text).unwrap_err();
@@ -209,6 +242,16 @@ mod tests {
         assert_eq!(error.expected(), "at most 200 conditions");
         let hundred = Filter::default().with_select(&many(101)).unwrap();
         assert!(hundred.with_select(&many(100)).is_err());
+
+        let lookups = |count: usize| {
+            let each: Vec<_> = (0..count)
+                .map(|n| format!("a('{n}').b and a('{n}').c"))
+                .collect();
+            each.join(" or ")
+        };
+        assert_eq!(Select::parse(&lookups(16)).unwrap().lookups().len(), 16);
+        let error = Select::parse(&lookups(17)).unwrap_err();
+        assert_eq!(error.expected(), "at most 16 questions to data sources");
 
         let expressions = |count: usize| vec!["/a/"; count].join(" or ");
         assert!(Select::parse(&expressions(64)).is_ok());

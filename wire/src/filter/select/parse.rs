@@ -16,7 +16,7 @@ use std::iter::Peekable;
 use std::vec;
 
 use super::MAX_SELECT_DEPTH;
-use super::ast::{Call, Comparison, Statement, Tree, Value, ValueKind};
+use super::ast::{Call, Comparison, Field, Statement, Tree, Value, ValueKind};
 use super::lex::{Kind, Token, lex};
 use crate::filter::error::Fault;
 
@@ -181,7 +181,10 @@ impl Parser {
             .tokens
             .next_if(|token| matches!(&token.kind, Kind::Word(word) if word.starts_with('.')));
         let field = field.and_then(|token| match token.kind {
-            Kind::Word(word) => word.strip_prefix('.').map(str::to_owned),
+            Kind::Word(word) => word.strip_prefix('.').map(|name| Field {
+                at: token.at + 1,
+                name: name.to_owned(),
+            }),
             _ => None,
         });
         Ok(Call {

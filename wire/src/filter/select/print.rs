@@ -3,11 +3,12 @@
 
 use std::fmt::{self, Display as _};
 
-use super::ast::{Condition, Tree};
+use super::ast::{Condition, Output, Subject, Test, Tree};
 use super::lex::is_plain_word;
+use crate::filter::known::Quoted;
 use crate::filter::number::Numeric;
 use crate::filter::pattern::Pattern;
-use crate::filter::term::{FactTerm, Operand};
+use crate::filter::term::{Operand, Operator};
 
 impl fmt::Display for Tree<Condition> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,19 +27,31 @@ impl fmt::Display for Tree<Condition> {
 impl fmt::Display for Condition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fact(term) => fact(out, term),
-            Self::Include(term) => {
-                let (path, value) = (Quoted(term.fact().as_str()), term.value());
-                write!(out, "include(fact({path}), {})", Quoted(&value))
+            Self::Of(subject, Test::Compare(operator, operand)) => {
+                compared(out, subject, *operator, operand)
             }
-            Self::Version(path, constraint) => {
-                let (path, constraint) = (Quoted(path.as_str()), constraint.as_str());
-                write!(out, "semver(fact({path}), {})", Quoted(constraint))
+            Self::Of(subject, Test::Include(member)) => {
+                write!(
+                    out,
+                    "include({}, {})",
+                    Called(subject),
+                    Quoted(&member.text)
+                )
+            }
+            Self::Of(subject, Test::Version(constraint)) => {
+                let constraint = Quoted(constraint.as_str());
+                write!(out, "semver({}, {constraint})", Called(subject))
             }
             Self::Class(pattern) => class(out, pattern),
             Self::Agent(pattern) => write!(out, "agent({})", Quoted(&pattern.to_string())),
             Self::With(pattern) => write!(out, "with({})", Quoted(&pattern.to_string())),
         }
+    }
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", self.lookup, self.name)
     }
 }
 
@@ -68,19 +81,34 @@ fn bracketed(out: &mut fmt::Formatter<'_>, tree: &Tree<Condition>) -> fmt::Resul
     }
 }
 
-fn fact(out: &mut fmt::Formatter<'_>, term: &FactTerm) -> fmt::Result {
-    let path = term.fact().as_str();
-    if is_plain_word(path) {
-        out.write_str(path)?;
-    } else {
-        write!(out, "fact({})", Quoted(path))?;
+fn compared(
+    out: &mut fmt::Formatter<'_>,
+    subject: &Subject,
+    operator: Operator,
+    operand: &Operand,
+) -> fmt::Result {
+    match subject {
+        Subject::Fact(path) if is_plain_word(path.as_str()) => out.write_str(path.as_str())?,
+        other => Called(other).fmt(out)?,
     }
-    write!(out, "{}", term.operator())?;
-    match &term.operand {
+    write!(out, "{operator}")?;
+    match operand {
         Operand::Literal(literal) if is_plain_word(&literal.text) => out.write_str(&literal.text),
         Operand::Literal(literal) => Quoted(&literal.text).fmt(out),
         // A regular expression was made whole when it was checked.
         Operand::Regex(expression) => expression.fmt(out),
+    }
+}
+
+/// A subject in the style of a function.
+struct Called<'a>(&'a Subject);
+
+impl fmt::Display for Called<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Subject::Fact(path) => write!(out, "fact({})", Quoted(path.as_str())),
+            Subject::Output(output) => output.fmt(out),
+        }
     }
 }
 
@@ -94,15 +122,5 @@ fn class(out: &mut fmt::Formatter<'_>, pattern: &Pattern) -> fmt::Result {
         out.write_str(&text)
     } else {
         write!(out, "class({})", Quoted(&text))
-    }
-}
-
-/// A text between quotes.
-struct Quoted<'a>(&'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let escaped = self.0.replace('\\', "\\\\").replace('"', "\\\"");
-        write!(out, "\"{escaped}\"")
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use muster_wire::identity::Identity;
 
 use super::nobody_found;
-use crate::ask::{AskError, Target};
+use crate::ask::{AskError, News, Target};
 use crate::cli::request::Request;
 use crate::commands::context::Context;
 use crate::diagnostics;
@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::printer::OutputError;
 use crate::render::json;
 use crate::render::jsonl::Line;
+use crate::render::progress;
 use crate::render::request::{View, balance};
 use crate::report::{Reply, Report};
 
@@ -40,6 +41,11 @@ impl Form {
             Request { senders: true, .. } => Self::Senders,
             _ => Self::Text,
         }
+    }
+
+    /// Whether what nodes tell before they answer has a place in it.
+    pub fn shows_progress(self) -> bool {
+        matches!(self, Self::Text | Self::Lines)
     }
 
     /// Whether programs read it.
@@ -75,8 +81,20 @@ impl Output<'_> {
         }
     }
 
+    /// Something happened that can be shown at once.
+    pub fn news(&self, news: News<'_>) -> Result<(), OutputError> {
+        match (news, self.form) {
+            (News::Reply(reply), _) => self.reply(reply),
+            (News::Progress(tale), Form::Text) => self.cx.printer.text(progress::lines(tale)),
+            (News::Progress(tale), Form::Lines) => {
+                Line::progress(tale).try_for_each(|line| self.line(&line))
+            }
+            (News::Progress(_), Form::Document | Form::Senders) => Ok(()),
+        }
+    }
+
     /// A node has answered.
-    pub fn reply(&self, reply: &Reply) -> Result<(), OutputError> {
+    fn reply(&self, reply: &Reply) -> Result<(), OutputError> {
         if self.sort {
             return Ok(());
         }

@@ -1,0 +1,257 @@
+//! Asks this node's data sources what an expression needs to know: within time, each question once, and only what the
+//! caller may ask.
+//!
+//! Whatever keeps an answer away, no such source, a denial, a failure, the deadline, makes it unknown and never an
+//! error: what that means for the expression is the expression's business ([`Truth`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::progress::Sink;
+use muster_api::{Context, DataSource, Node};
+use muster_wire::filter::{Filter, Found, Known, Lookup, Progress, Select, Truth};
+use muster_wire::identity::{Identity, Name};
+use muster_wire::request::Request;
+use muster_wire::state::NodeView;
+use muster_wire::trace::Traceparent;
+use serde_json::Map;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::audit::{Outcome, Record};
+use crate::core::Core;
+
+/// The policy that says who may ask data sources: its actions are their names.
+const DATA: &str = "data";
+/// How long one request may keep data sources busy, waiting for its turn included.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
+/// How long one answer may take.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// Requests whose questions are asked at the same time.
+const RUNNING: usize = 8;
+/// Requests that wait for that, or are at it.
+const ROOM: usize = 256;
+
+/// How many requests may have data sources asked at once, and how many may wait.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    room: Arc<Semaphore>,
+    running: Arc<Semaphore>,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            room: Arc::new(Semaphore::new(ROOM)),
+            running: Arc::new(Semaphore::new(RUNNING)),
+        }
+    }
+}
+
+impl Gate {
+    /// Takes one request in, if there is room. Never waits.
+    pub(crate) fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.room).try_acquire_owned().ok()
+    }
+}
+
+/// On whose behalf a question is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// The caller, who wrote the expression: held against the policy `data`.
+    Caller,
+    /// The node's own configuration, such as a policy: may ask everything.
+    Node,
+}
+
+/// The questions that one request asks of this node's data sources. Each is asked once, whoever needs its answer.
+#[derive(Debug)]
+pub struct Lookups {
+    core: Arc<Core>,
+    request: Uuid,
+    caller: Identity,
+    caller_key: Option<String>,
+    collective: Name,
+    trace: Option<Traceparent>,
+    until: Instant,
+    stopping: CancellationToken,
+    answers: Known,
+    denied: Vec<String>,
+}
+
+impl Lookups {
+    /// Begins for a request that is proven and fresh; its time runs from now.
+    pub fn new(
+        core: &Arc<Core>,
+        request: &Request,
+        caller_key: Option<String>,
+        stopping: &CancellationToken,
+    ) -> Self {
+        Self {
+            core: Arc::clone(core),
+            request: request.id,
+            caller: request.caller.clone(),
+            caller_key,
+            collective: request.collective.clone(),
+            trace: request.traceparent,
+            until: Instant::now() + REQUEST_TIME,
+            stopping: stopping.clone(),
+            answers: Known::default(),
+            denied: Vec::new(),
+        }
+    }
+
+    /// Holds an expression against this node, and asks what that needs.
+    pub async fn select(&mut self, asker: Asker, select: &Select) -> Truth {
+        self.evaluate(asker, |node, known| select.evaluate(node, known))
+            .await
+    }
+
+    /// The same for a whole filter.
+    pub async fn filter(&mut self, asker: Asker, filter: &Filter) -> Truth {
+        self.evaluate(asker, |node, known| filter.evaluate(node, known))
+            .await
+    }
+
+    async fn evaluate<'a>(
+        &mut self,
+        asker: Asker,
+        progress: impl Fn(&NodeView<'_>, &Known) -> Progress<'a>,
+    ) -> Truth {
+        // What this asker knows: a denial is the caller's alone, and must not blind the node.
+        let mut known = Known::default();
+        loop {
+            let core = Arc::clone(&self.core);
+            let lookup = match core.view(|node| progress(node, &known)) {
+                Progress::Decided(truth) => return truth,
+                Progress::Needs(lookup) => lookup,
+            };
+            let found = if asker == Asker::Caller && !self.allowed(&lookup.source) {
+                Found::Unknown("denied".to_owned())
+            } else {
+                self.answer(lookup).await
+            };
+            known.insert(lookup.clone(), found);
+        }
+    }
+
+    /// The answer to a question: the earlier one, if it was asked before.
+    async fn answer(&mut self, lookup: &Lookup) -> Found {
+        if let Some(found) = self.answers.get(lookup) {
+            return found.clone();
+        }
+        let found = self.ask(lookup).await.unwrap_or_else(|why| {
+            tracing::debug!(request = %self.request, %lookup, why, "a data source did not answer");
+            Found::Unknown(why)
+        });
+        self.answers.insert(lookup.clone(), found.clone());
+        found
+    }
+
+    async fn ask(&self, lookup: &Lookup) -> Result<Found, String> {
+        let sources = &self.core.data_sources;
+        let source = sources
+            .iter()
+            .find(|source| source.name() == lookup.source)
+            .ok_or("this node has no such data source")?;
+        let turn = Arc::clone(&self.core.lookups.running).acquire_owned();
+        let turn = tokio::time::timeout_at(self.until, turn)
+            .await
+            .map_err(|_| "no turn in time")?
+            .map_err(|error| error.to_string())?;
+        let deadline = self.until.min(Instant::now() + ANSWER_TIME);
+        let context = self.context(&lookup.source, deadline)?;
+        run(Arc::clone(source), context, lookup.query.clone(), turn).await
+    }
+
+    fn context(&self, source: &str, deadline: Instant) -> Result<Context, String> {
+        let node: Arc<dyn Node> = Arc::clone(&self.core) as _;
+        Ok(Context {
+            request: self.request,
+            caller: self.caller.clone(),
+            agent: Name::parse(DATA).map_err(|error| error.to_string())?,
+            action: Name::parse(source).map_err(|error| error.to_string())?,
+            deadline,
+            trace: self.trace,
+            cancel: self.stopping.child_token(),
+            system: Arc::clone(&self.core.system),
+            node,
+            progress: Sink::default(),
+        })
+    }
+
+    /// Whether the caller may ask this source. A denial is recorded once.
+    fn allowed(&mut self, source: &str) -> bool {
+        if self.denied.iter().any(|denied| denied == source) {
+            return false;
+        }
+        let (Ok(agent), Ok(action)) = (Name::parse(DATA), Name::parse(source)) else {
+            return false;
+        };
+        let policy = self.core.policy.get();
+        let decision = self
+            .core
+            .view(|node| policy.decide(&self.caller, &agent, &action, node));
+        if decision.allowed {
+            return true;
+        }
+        self.core.counters.denied.count();
+        let record = Record {
+            time: self.core.clock.now(),
+            verdict: Outcome::Denied,
+            request: self.request,
+            caller: self.caller.clone(),
+            caller_key: self.caller_key.clone(),
+            collective: self.collective.clone(),
+            traceparent: self.trace,
+            agent,
+            action,
+            data: Map::new(),
+            rule: Some(decision.rule),
+            status: None,
+            reason: Some("denied"),
+            took_ms: None,
+        };
+        if let Err(error) = self.core.audit.record(&record) {
+            tracing::error!(%error, request = %self.request, "not recorded");
+        }
+        self.denied.push(source.to_owned());
+        false
+    }
+}
+
+/// Asks in a task of its own, so that a source that panics or hangs costs its answer only. The turn is given back when
+/// the task is over, not when we stop waiting.
+async fn run(
+    source: Arc<dyn DataSource>,
+    context: Context,
+    query: Option<String>,
+    turn: OwnedSemaphorePermit,
+) -> Result<Found, String> {
+    let (deadline, cancel) = (context.deadline, context.cancel.clone());
+    let mut task = tokio::spawn(async move {
+        let _turn = turn;
+        source.query(&context, query.as_deref()).await
+    });
+    tokio::select! {
+        ended = &mut task => match ended {
+            Ok(Ok(values)) => Ok(Found::Values(values)),
+            Ok(Err(error)) => Err(error.message),
+            Err(error) => {
+                tracing::error!(%error, "a data source broke");
+                Err("the data source broke off".to_owned())
+            }
+        },
+        () = tokio::time::sleep_until(deadline) => {
+            cancel.cancel();
+            task.abort();
+            Err("no answer in time".to_owned())
+        }
+        () = cancel.cancelled() => {
+            task.abort();
+            Err("the daemon stops".to_owned())
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What nodes tell while they are at work, for people: a line for each event, with the node's name in front.
+
+use std::fmt::Write as _;
+
+use muster_client::Tale;
+use serde_json::Value;
+
+use super::printable::{line, printable};
+use crate::printer::{HINT, WARNING};
+
+/// The lines of what a node told.
+pub fn lines(tale: &Tale) -> String {
+    let mut text = String::new();
+    let node = &tale.node;
+    // Writing into a String cannot fail.
+    if let Some(loss) = loss(tale) {
+        let _ = writeln!(text, "{HINT}{node}:{HINT:#} {WARNING}({loss}){WARNING:#}");
+    }
+    for event in &tale.events {
+        let error = event.get("stream").and_then(Value::as_str) == Some("stderr");
+        for row in words(event).lines() {
+            let row = if error {
+                format!("{WARNING}{row}{WARNING:#}")
+            } else {
+                row.to_owned()
+            };
+            let _ = writeln!(text, "{HINT}{node}:{HINT:#} {row}");
+        }
+    }
+    text
+}
+
+/// A line of a program, a sentence, or the event as it is.
+fn words(event: &Value) -> String {
+    let text = |key: &str| event.get(key).and_then(Value::as_str);
+    match (text("line"), text("message"), event) {
+        (Some(""), _, _) => "\n".to_owned(),
+        (Some(one), _, _) => line(one).into_owned(),
+        (None, Some(message), _) => printable(message).into_owned(),
+        (None, None, Value::String(text)) => printable(text).into_owned(),
+        (None, None, other) => line(&other.to_string()).into_owned(),
+    }
+}
+
+/// What is missing before these events, in words.
+fn loss(tale: &Tale) -> Option<String> {
+    match (tale.lost, tale.dropped) {
+        (0, 0) => None,
+        (0, dropped) => Some(format!("{dropped} events came too fast and were left out")),
+        (lost, 0) => Some(format!("{lost} progress messages were lost")),
+        (lost, dropped) => Some(format!(
+            "{lost} progress messages were lost, {dropped} events were left out"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_client::Tale;
+    use serde_json::json;
+
+    use super::lines;
+
+    #[test]
+    fn each_event_is_a_line_behind_its_nodes_name() {
+        let tale = Tale {
+            node: "dev1".parse().unwrap(),
+            events: vec![
+                json!({"stream": "stdout", "line": "copied\t3 of 7"}),
+                json!({"stream": "stderr", "line": "\u{1b}[2Jboo"}),
+                json!({"stream": "stdout", "line": ""}),
+                json!({"message": "two\nlines"}),
+                json!("bare"),
+                json!({"percent": 7}),
+            ],
+            lost: 1,
+            dropped: 2,
+        };
+        let text = lines(&tale);
+        assert!(text.contains(&crate::printer::WARNING.to_string()));
+        let plain = anstream::adapter::strip_str(&text).to_string();
+        insta::assert_snapshot!(plain.trim_end(), @r#"
+        dev1: (1 progress messages were lost, 2 events were left out)
+        dev1: copied\t3 of 7
+        dev1: \x1b[2Jboo
+        dev1: 
+        dev1: two
+        dev1: lines
+        dev1: bare
+        dev1: {"percent":7}
+        "#);
+    }
+}

@@ -1,0 +1,117 @@
+//! What nodes tell before they answer: in order, once, and with what was lost on the way. A function of values.
+
+use std::collections::HashMap;
+
+use muster_wire::identity::Identity;
+use muster_wire::progress::{Progress, Told};
+use serde_json::Value;
+
+/// What a node told while its action ran.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tale {
+    /// Who tells.
+    pub node: Identity,
+    /// What happened since it told last, in order. Empty when only a loss became known.
+    pub events: Vec<Value>,
+    /// Messages before these events that did not arrive.
+    pub lost: u64,
+    /// Events before these that the node gave up, because they came faster than they may be sent.
+    pub dropped: u64,
+}
+
+/// How far each node's tale has come.
+#[derive(Debug, Default)]
+pub(crate) struct Telling(HashMap<Identity, Told>);
+
+impl Telling {
+    /// Takes a message in. `None`: it was heard before. A node's messages come in order, because they take one way; what
+    /// comes late all the same is counted as lost when its successor comes, and not told after it.
+    pub(crate) fn hear(&mut self, progress: Progress) -> Option<Tale> {
+        let told = self.0.entry(progress.sender.clone()).or_default();
+        let lost = progress.seq.checked_sub(told.messages + 1)?;
+        let dropped = progress.dropped.saturating_sub(told.dropped);
+        *told = Told {
+            messages: progress.seq,
+            dropped: told.dropped.max(progress.dropped),
+        };
+        Some(Tale {
+            node: progress.sender,
+            events: progress.events,
+            lost,
+            dropped,
+        })
+    }
+
+    /// The node has answered, and says how much it told: what is missing of that, if anything.
+    pub(crate) fn end(&mut self, node: &Identity, said: Told) -> Option<Tale> {
+        let told = self.0.remove(node).unwrap_or_default();
+        let lost = said.messages.saturating_sub(told.messages);
+        let dropped = said.dropped.saturating_sub(told.dropped);
+        (lost > 0 || dropped > 0).then(|| Tale {
+            node: node.clone(),
+            events: Vec::new(),
+            lost,
+            dropped,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::progress::{Progress, Told};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::{Tale, Telling};
+
+    fn progress(node: &str, seq: u64, dropped: u64) -> Progress {
+        Progress {
+            request: Uuid::now_v7(),
+            sender: node.parse().unwrap(),
+            agent: "shell".parse().unwrap(),
+            action: "run".parse().unwrap(),
+            seq,
+            events: vec![json!(seq)],
+            dropped,
+            time: 0,
+        }
+    }
+
+    fn tale(node: &str, seq: Option<u64>, lost: u64, dropped: u64) -> Tale {
+        Tale {
+            node: node.parse().unwrap(),
+            events: seq.into_iter().map(|seq| json!(seq)).collect(),
+            lost,
+            dropped,
+        }
+    }
+
+    #[test]
+    fn each_message_counts_once_and_gaps_are_told() {
+        let mut telling = Telling::default();
+        assert_eq!(
+            telling.hear(progress("a", 1, 0)),
+            Some(tale("a", Some(1), 0, 0))
+        );
+        assert_eq!(
+            telling.hear(progress("b", 2, 3)),
+            Some(tale("b", Some(2), 1, 3))
+        );
+        assert_eq!(telling.hear(progress("a", 1, 0)), None);
+        assert_eq!(
+            telling.hear(progress("a", 4, 5)),
+            Some(tale("a", Some(4), 2, 5))
+        );
+        assert_eq!(telling.hear(progress("a", 3, 5)), None);
+        let said = |messages, dropped| Told { messages, dropped };
+        assert_eq!(
+            telling.end(&"a".parse().unwrap(), said(6, 7)),
+            Some(tale("a", None, 2, 2))
+        );
+        assert_eq!(telling.end(&"b".parse().unwrap(), said(2, 3)), None);
+        assert_eq!(
+            telling.end(&"c".parse().unwrap(), said(1, 0)),
+            Some(tale("c", None, 1, 0))
+        );
+    }
+}

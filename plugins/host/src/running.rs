@@ -1,0 +1,142 @@
+//! Which requests are at work, or wait for their turn, and the way to take one back.
+//!
+//! A request is here from the moment it was accepted until its answer is made, so that nothing that was accepted can be
+//! missed. Who may take back whose is decided by whoever asks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use muster_api::RunningRequest;
+use muster_wire::identity::Identity;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// The requests at work. Clones are the same list.
+#[derive(Debug, Clone, Default)]
+pub struct Running(Arc<Mutex<BTreeMap<Uuid, Entry>>>);
+
+#[derive(Debug)]
+struct Entry {
+    request: RunningRequest,
+    cancel: CancellationToken,
+}
+
+/// A place in the list, given back when dropped.
+#[derive(Debug)]
+pub struct Ticket {
+    list: Running,
+    id: Uuid,
+    cancel: CancellationToken,
+}
+
+impl Running {
+    /// Enters a request.
+    pub fn enter(&self, request: RunningRequest) -> Ticket {
+        let (id, cancel) = (request.id, CancellationToken::new());
+        let entry = Entry {
+            request,
+            cancel: cancel.clone(),
+        };
+        self.lock().insert(id, entry);
+        Ticket {
+            list: self.clone(),
+            id,
+            cancel,
+        }
+    }
+
+    /// All of them, the oldest first.
+    pub fn list(&self) -> Vec<RunningRequest> {
+        let entries = self.lock();
+        let mut all: Vec<_> = entries
+            .values()
+            .map(|entry| entry.request.clone())
+            .collect();
+        all.sort_by_key(|request| (request.since, request.id));
+        all
+    }
+
+    /// Takes a request back; with `of`, only if it is that caller's. Tells what it found; `None` when it is not at work.
+    pub fn cancel(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)> {
+        let entries = self.lock();
+        let entry = entries.get(&id)?;
+        let allowed = of.is_none_or(|caller| *caller == entry.request.caller);
+        if allowed {
+            entry.cancel.cancel();
+        }
+        Some((entry.request.clone(), allowed))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Uuid, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ticket {
+    /// Cancelled when the request is taken back.
+    pub fn cancel(&self) -> &CancellationToken {
+        &self.cancel
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.list.lock().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_api::RunningRequest;
+    use uuid::Uuid;
+
+    use super::Running;
+
+    fn request(caller: &str, since: u64) -> RunningRequest {
+        RunningRequest {
+            id: Uuid::now_v7(),
+            caller: caller.parse().unwrap(),
+            agent: "shell".to_owned(),
+            action: "run".to_owned(),
+            since,
+        }
+    }
+
+    #[test]
+    fn a_request_is_listed_until_its_ticket_is_given_back() {
+        let running = Running::default();
+        let (young, old) = (
+            running.enter(request("rip", 2)),
+            running.enter(request("ann", 1)),
+        );
+        let callers = |running: &Running| {
+            let list = running.list();
+            list.iter()
+                .map(|r| r.caller.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(callers(&running), ["ann", "rip"]);
+        drop(old);
+        assert_eq!(callers(&running), ["rip"]);
+        drop(young);
+        assert!(running.list().is_empty());
+    }
+
+    #[test]
+    fn only_the_callers_own_request_is_taken_back_unless_any_may_be() {
+        let running = Running::default();
+        let asked = request("rip", 1);
+        let id = asked.id;
+        let ticket = running.enter(asked.clone());
+        assert_eq!(running.cancel(Uuid::now_v7(), None), None);
+        let ann = "ann".parse().unwrap();
+        assert_eq!(running.cancel(id, Some(&ann)), Some((asked.clone(), false)));
+        assert!(!ticket.cancel().is_cancelled());
+        assert_eq!(
+            running.cancel(id, Some(&asked.caller)),
+            Some((asked.clone(), true))
+        );
+        assert!(ticket.cancel().is_cancelled());
+        assert_eq!(running.cancel(id, None), Some((asked, true)));
+    }
+}

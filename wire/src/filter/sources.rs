@@ -1,0 +1,151 @@
+//! Which data sources there are, as far as an expression must know: what each is asked, and what it answers.
+//!
+//! Filled from the sources' schemas by whoever has them. A client checks expressions against it before it sends them;
+//! a node does not, for it must also read what was written for newer nodes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::known::Quoted;
+
+/// Largest distance at which a name may have been meant, for a name of this length.
+fn near_enough(name: &str) -> usize {
+    1 + name.len() / 3
+}
+
+/// The declared data sources.
+#[derive(Debug, Clone, Default)]
+pub struct Sources(BTreeMap<String, Source>);
+
+/// One declared data source.
+#[derive(Debug, Clone, Default)]
+pub struct Source {
+    /// Its query; none, if it takes none.
+    pub query: Option<Query>,
+    /// What it answers: names and kinds.
+    pub outputs: BTreeMap<String, Kind>,
+}
+
+/// What a source can be asked for.
+#[derive(Clone)]
+pub struct Query {
+    /// Whether the source answers without one.
+    pub optional: bool,
+    /// What it is: `the name of a service`.
+    pub prompt: String,
+    /// Says what is wrong with a query: `must be shorter than 20 characters`.
+    pub check: Check,
+}
+
+/// A function of a query: nothing, or what is wrong with it.
+pub type Check = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
+/// What an output holds, as far as comparisons care.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Equal or found, but not ordered.
+    Text,
+    /// Equal to `true` or `false`.
+    Boolean,
+    /// Equal, or ordered.
+    Number,
+    /// Has elements or keys that are equal or found.
+    List,
+    /// May be compared in every way.
+    Any,
+}
+
+impl Sources {
+    /// Declares a source, in the place of an earlier one of the name.
+    pub fn declare(&mut self, name: impl Into<String>, source: Source) {
+        self.0.insert(name.into(), source);
+    }
+
+    /// The declaration of a source.
+    pub fn get(&self, name: &str) -> Option<&Source> {
+        self.0.get(name)
+    }
+
+    /// What was expected in the place of an unknown name.
+    pub(super) fn expected(&self, name: &str) -> String {
+        match nearest(name, self.0.keys()) {
+            Some(near) => format!("a known data source ({name} is none; did you mean {near}?)"),
+            None if self.0.is_empty() => format!("a known data source ({name} is none)"),
+            None => format!(
+                "a known data source ({name} is none; there are {})",
+                listed(self.0.keys())
+            ),
+        }
+    }
+}
+
+impl Source {
+    /// What was expected in the place of an unknown output.
+    pub(super) fn expected(&self, source: &str, output: &str) -> String {
+        match nearest(output, self.outputs.keys()) {
+            Some(near) => {
+                format!("an output of {source} ({output} is none; did you mean {near}?)")
+            }
+            None => format!(
+                "an output of {source} ({output} is none; there are {})",
+                listed(self.outputs.keys())
+            ),
+        }
+    }
+
+    /// Whether the source may be asked this; else what was expected.
+    pub(super) fn accepts(&self, source: &str, query: Option<&str>) -> Result<(), String> {
+        match (&self.query, query) {
+            (None, None) => Ok(()),
+            (None, Some(_)) => Err(format!("{source}() without a query")),
+            (Some(declared), None) if declared.optional => Ok(()),
+            (Some(declared), None) => Err(format!("{source}(\"...\") with {}", declared.prompt)),
+            (Some(declared), Some(query)) => (declared.check)(query).map_err(|violation| {
+                format!(
+                    "{} that {source} takes ({} {violation})",
+                    declared.prompt,
+                    Quoted(query)
+                )
+            }),
+        }
+    }
+}
+
+impl Kind {
+    /// As a phrase behind "is".
+    pub(super) fn phrase(self) -> &'static str {
+        match self {
+            Self::Text => "a text",
+            Self::Boolean => "true or false",
+            Self::Number => "a number",
+            Self::List => "a list",
+            Self::Any => "any value",
+        }
+    }
+}
+
+impl fmt::Debug for Query {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Query")
+            .field("optional", &self.optional)
+            .field("prompt", &self.prompt)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The name that was probably meant.
+pub(super) fn nearest<'a, T: AsRef<str> + 'a>(
+    name: &str,
+    known: impl Iterator<Item = T>,
+) -> Option<T> {
+    known
+        .map(|known| (strsim::damerau_levenshtein(known.as_ref(), name), known))
+        .filter(|(distance, known)| *distance <= near_enough(known.as_ref()))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(String::as_str).collect::<Vec<_>>().join(", ")
+}
