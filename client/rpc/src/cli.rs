@@ -10,7 +10,9 @@ pub mod find;
 #[cfg(test)]
 mod help;
 pub mod inventory;
+pub mod json;
 pub mod org;
+pub mod output;
 pub mod pace;
 pub mod ping;
 pub mod plugin;

@@ -8,6 +8,7 @@ pub mod demo;
 mod facts;
 mod filter;
 mod find;
+pub mod form;
 mod inventory;
 mod org;
 mod ping;

@@ -28,6 +28,8 @@ pub struct Environment {
     pub config_home: Option<PathBuf>,
     /// Where the user's disposable files are: `XDG_CACHE_HOME`, or `~/.cache`.
     pub cache_home: Option<PathBuf>,
+    /// How wide text may be where no terminal says so: `COLUMNS`.
+    pub columns: Option<usize>,
     /// Where programs are: `PATH`.
     pub path: Option<OsString>,
 }
@@ -45,6 +47,7 @@ impl Environment {
             rpcd: path(RPCD),
             config_home: path("XDG_CONFIG_HOME").or_else(|| below_home(".config")),
             cache_home: path("XDG_CACHE_HOME").or_else(|| below_home(".cache")),
+            columns: value("COLUMNS").and_then(|columns| columns.to_str()?.parse().ok()),
             path: value("PATH"),
         }
     }

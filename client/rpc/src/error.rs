@@ -5,6 +5,7 @@ use std::io;
 use crate::ask::AskError;
 use crate::broker::program::BrokerError;
 use crate::commands::demo::DemoError;
+use crate::commands::form::FormError;
 use crate::exit::Exit;
 use crate::organisation::OrganisationError;
 use crate::organisation::push::PushError;
@@ -20,6 +21,9 @@ pub enum Error {
     /// The fleet could not be asked.
     #[error(transparent)]
     Ask(#[from] AskError),
+    /// A form of results that the user wrote.
+    #[error(transparent)]
+    Form(#[from] FormError),
     /// The organisation's files.
     #[error(transparent)]
     Organisation(#[from] OrganisationError),
@@ -46,6 +50,7 @@ impl Error {
         match self {
             Self::Settings(error) => error.hints(),
             Self::Ask(error) => error.hints(),
+            Self::Form(error) => error.hints(),
             Self::Organisation(error) | Self::Push(PushError::Organisation(error)) => error.hints(),
             Self::Push(PushError::Bus(_)) => {
                 vec!["is the broker running? `rpc broker run` starts it".to_owned()]
@@ -61,6 +66,7 @@ impl Error {
         match self {
             Self::Output(error) if error.is_reader_gone() => Exit::Passed,
             Self::Ask(error) => error.exit(),
+            Self::Form(error) => error.exit(),
             _ => Exit::Local,
         }
     }

@@ -21,6 +21,7 @@ mod organisation;
 mod printer;
 mod render;
 mod report;
+mod screen;
 mod settings;
 
 use std::process::ExitCode;
@@ -30,25 +31,29 @@ use crate::environment::Environment;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::printer::Printer;
+use crate::screen::Screen;
 
 fn main() -> ExitCode {
     let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(message) => return usage(&message).into(),
     };
-    let printer = Printer::standard(cli.talk(), cli.color());
-    let exit = run(cli, &printer).unwrap_or_else(|error| diagnostics::report(&error, &printer));
+    let environment = Environment::current();
+    let screen = Screen::standard(environment.columns);
+    let printer = Printer::standard(cli.talk(), cli.color(), screen);
+    let exit = run(cli, &environment, &printer)
+        .unwrap_or_else(|error| diagnostics::report(&error, &printer));
     exit.into()
 }
 
 /// One thread is enough for a command, and starts faster than many.
-fn run(cli: Cli, printer: &Printer) -> Result<Exit, Error> {
+fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Result<Exit, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     runtime
         .map_err(Error::Runtime)?
-        .block_on(commands::run(cli, &Environment::current(), printer))
+        .block_on(commands::run(cli, environment, printer))
 }
 
 /// Help and version are asked for; everything else that clap says is about a wrong command line.

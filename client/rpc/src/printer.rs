@@ -4,11 +4,13 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+
+use crate::screen::Screen;
 
 /// Things went well.
 pub const GOOD: Style = AnsiColor::Green.on_default();
@@ -50,10 +52,16 @@ pub enum Talk {
     Verbose,
 }
 
+/// Where data go, and how much of them fits side by side.
+struct Paper {
+    writer: Box<dyn Write + Send>,
+    screen: Screen,
+}
+
 /// Writes lines for people and data for programs.
 pub struct Printer {
     talk: Talk,
-    data: Mutex<Box<dyn Write + Send>>,
+    data: Mutex<Paper>,
     talking: Mutex<Box<dyn Write + Send>>,
 }
 
@@ -66,27 +74,41 @@ impl std::fmt::Debug for Printer {
 }
 
 impl Printer {
-    /// A printer on this process's standard output and error.
-    pub fn standard(talk: Talk, color: ColorChoice) -> Self {
+    /// A printer on this process's standard output, which looks like that screen, and standard error.
+    pub fn standard(talk: Talk, color: ColorChoice, screen: Screen) -> Self {
         let (data, talking) = (
             AutoStream::new(io::stdout(), color),
             AutoStream::new(io::stderr(), color),
         );
-        Self::new(talk, Box::new(data), Box::new(talking))
+        Self::new(talk, Box::new(data), screen, Box::new(talking))
     }
 
     /// A printer on any two writers.
-    pub fn new(talk: Talk, data: Box<dyn Write + Send>, talking: Box<dyn Write + Send>) -> Self {
+    pub fn new(
+        talk: Talk,
+        writer: Box<dyn Write + Send>,
+        screen: Screen,
+        talking: Box<dyn Write + Send>,
+    ) -> Self {
         Self {
             talk,
-            data: Mutex::new(data),
+            data: Mutex::new(Paper { writer, screen }),
             talking: Mutex::new(talking),
         }
     }
 
     /// From now on data go there instead.
-    pub fn divert(&self, data: Box<dyn Write + Send>) {
-        *self.data.lock().unwrap_or_else(PoisonError::into_inner) = data;
+    pub fn divert(&self, writer: Box<dyn Write + Send>, screen: Screen) {
+        *self.paper() = Paper { writer, screen };
+    }
+
+    /// What data are drawn on.
+    pub fn screen(&self) -> Screen {
+        self.paper().screen
+    }
+
+    fn paper(&self) -> MutexGuard<'_, Paper> {
+        self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How much talk there is.
@@ -101,9 +123,9 @@ impl Printer {
 
     /// Data as they are, without a line end of ours.
     pub fn text(&self, text: impl Display) -> Result<(), OutputError> {
-        let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
-        write!(data, "{text}")
-            .and_then(|()| data.flush())
+        let writer = &mut self.paper().writer;
+        write!(writer, "{text}")
+            .and_then(|()| writer.flush())
             .map_err(OutputError)
     }
 
@@ -161,6 +183,7 @@ pub(crate) mod testing {
     use std::sync::{Arc, Mutex};
 
     use super::{Printer, Talk};
+    use crate::screen::Screen;
 
     /// What was printed, without its colours.
     #[derive(Debug, Clone, Default)]
@@ -187,7 +210,12 @@ pub(crate) mod testing {
     /// A printer, its data and its talk.
     pub(crate) fn printer(talk: Talk) -> (Printer, Paper, Paper) {
         let (data, talking) = (Paper::default(), Paper::default());
-        let printer = Printer::new(talk, Box::new(data.clone()), Box::new(talking.clone()));
+        let printer = Printer::new(
+            talk,
+            Box::new(data.clone()),
+            Screen::default(),
+            Box::new(talking.clone()),
+        );
         (printer, data, talking)
     }
 }

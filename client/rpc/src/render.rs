@@ -7,7 +7,10 @@ pub mod event;
 pub mod facts;
 #[cfg(test)]
 pub(crate) mod fixtures;
+pub mod grid;
+pub mod group;
 pub mod inventory;
+pub mod jq;
 pub mod json;
 pub mod jsonl;
 pub mod nodes;
@@ -16,13 +19,17 @@ pub mod ping;
 pub mod plugins;
 pub mod printable;
 pub mod progress;
+pub mod ranges;
+pub mod reply_values;
 pub mod request;
 pub mod request_stats;
 pub mod span;
+pub mod template;
 pub mod value;
 
-/// Columns that text is made for.
-pub const WIDTH: usize = 80;
+/// Columns that tests draw for.
+#[cfg(test)]
+pub const WIDTH: usize = crate::screen::COLUMNS;
 
 #[cfg(test)]
 pub(crate) fn is_within_width(text: &str) -> bool {

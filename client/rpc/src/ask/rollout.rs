@@ -14,7 +14,6 @@ use super::interrupt::Interrupt;
 use super::plan::Plan;
 use super::progress::{Progress, Waiting};
 use crate::error::Error;
-use crate::printer::OutputError;
 use crate::report::{Gap, Reply, Report};
 
 /// A request, and how long it may take.
@@ -50,7 +49,7 @@ enum Broken {
     /// The batch could not be sent.
     Failed(ClientError),
     /// The answers cannot be shown.
-    Output(OutputError),
+    Output(Error),
 }
 
 impl<'a> Question<'a> {
@@ -76,7 +75,7 @@ impl Fleet {
         question: Question<'_>,
         found: Found,
         progress: &Progress<'_>,
-        mut show: impl FnMut(News<'_>) -> Result<(), OutputError>,
+        mut show: impl FnMut(News<'_>) -> Result<(), Error>,
     ) -> Result<Report, Error> {
         let Found { nodes, stats } = found;
         let (agent, action) = (question.plan.ddl.name(), question.plan.action);
@@ -115,7 +114,7 @@ impl Fleet {
                     progress.complain(&waiting, error);
                     break;
                 }
-                Err(Broken::Output(error)) => return Err(error.into()),
+                Err(Broken::Output(error)) => return Err(error),
             }
             if batches.is_empty() {
                 break;
@@ -144,7 +143,7 @@ impl Fleet {
         gathering: &mut Gathering<'_>,
         interrupt: &mut Interrupt,
         waiting: &Waiting,
-        show: &mut impl FnMut(News<'_>) -> Result<(), OutputError>,
+        show: &mut impl FnMut(News<'_>) -> Result<(), Error>,
     ) -> Result<(), Broken> {
         let mut events = self.client.call(call);
         loop {

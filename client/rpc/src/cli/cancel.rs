@@ -4,6 +4,7 @@ use clap::Args;
 use uuid::Uuid;
 
 use super::filters::Filters;
+use super::json::Json;
 
 /// Examples.
 pub const AFTER: &str = "Examples:
@@ -23,9 +24,9 @@ pub struct Cancel {
     /// Also a request of another caller, where the node's policy lets you
     #[arg(long)]
     pub any: bool,
-    /// Print one JSON document
-    #[arg(short, long)]
-    pub json: bool,
+    /// Whether a document is wanted.
+    #[command(flatten)]
+    pub json: Json,
     /// Which nodes.
     #[command(flatten)]
     pub filters: Filters,

@@ -4,11 +4,13 @@ use clap::Args;
 use muster_wire::state::FactPath;
 
 use super::filters::Filters;
+use super::json::Json;
 
 /// Examples.
 pub const AFTER: &str = "Examples:
   rpc facts country
-  rpc facts os.family -C apache -v   also name the nodes under each value
+  rpc facts os.family -C apache -n   also name the nodes that have each value
+  rpc facts kernel.release -r        the rarest first
   rpc facts country -j";
 
 /// `rpc facts`.
@@ -17,9 +19,18 @@ pub struct Facts {
     /// Name of the fact; dots lead into structured ones, as in os.family
     #[arg(value_name = "FACT", value_parser = fact)]
     pub fact: String,
-    /// Print one JSON document
+    /// Whether a document is wanted.
+    #[command(flatten)]
+    pub json: Json,
+    /// Print a table: value, count, and the nodes if they are wanted
+    #[arg(long, conflicts_with_all = ["json", "jq"])]
+    pub table: bool,
+    /// Name the nodes that have each value, as -v does
+    #[arg(short = 'n', long)]
+    pub show_nodes: bool,
+    /// The rarest value first
     #[arg(short, long)]
-    pub json: bool,
+    pub reverse: bool,
     /// Which nodes.
     #[command(flatten)]
     pub filters: Filters,

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::filters::Filters;
+use super::json::Json;
 
 /// Examples.
 pub const AFTER: &str = "Examples:
@@ -15,9 +16,9 @@ Exits with 1 when there is no such node.";
 /// `rpc find`.
 #[derive(Debug, Args)]
 pub struct Find {
-    /// Print one JSON document
-    #[arg(short, long)]
-    pub json: bool,
+    /// Whether a document is wanted.
+    #[command(flatten)]
+    pub json: Json,
     /// Which nodes.
     #[command(flatten)]
     pub filters: Filters,

@@ -3,6 +3,8 @@
 use clap::Args;
 use muster_wire::identity::{Identity, Name};
 
+use super::json::Json;
+
 /// Examples.
 pub const AFTER: &str = "Examples:
   rpc inventory dev1.example.net
@@ -14,9 +16,9 @@ pub struct Inventory {
     /// The node
     #[arg(value_name = "NODE")]
     pub node: Identity,
-    /// Print one JSON document
-    #[arg(short, long)]
-    pub json: bool,
+    /// Whether a document is wanted.
+    #[command(flatten)]
+    pub json: Json,
     /// Ask this collective instead of the configured one
     #[arg(short = 'T', long, value_name = "COLLECTIVE")]
     pub target: Option<Name>,

@@ -5,12 +5,14 @@ use std::time::Duration;
 use clap::Args;
 
 use super::filters::Filters;
+use super::json::Json;
 use super::seconds::seconds;
 
 /// Examples.
 pub const AFTER: &str = "Examples:
   rpc ping
   rpc ping -W \"environment=development apache\"
+  rpc ping --graph                   how the answers are spread over time
   rpc ping -t 5 -j                   listen for 5 seconds, print JSON
 
 Exits with 1 when nobody answers.";
@@ -18,9 +20,12 @@ Exits with 1 when nobody answers.";
 /// `rpc ping`.
 #[derive(Debug, Args)]
 pub struct Ping {
-    /// Print one JSON document
-    #[arg(short, long)]
-    pub json: bool,
+    /// Whether a document is wanted.
+    #[command(flatten)]
+    pub json: Json,
+    /// Draw how the answers are spread over time
+    #[arg(long, conflicts_with_all = ["json", "jq"])]
+    pub graph: bool,
     /// Listen this long, however quiet it is
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "discovery_timeout")]
     pub timeout: Option<Duration>,

@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use super::json::Json;
+
 /// The commands on agents' schemas.
 #[derive(Debug, Subcommand)]
 pub enum Plugin {
@@ -20,9 +22,9 @@ pub enum Plugin {
 /// `rpc plugin list`.
 #[derive(Debug, Args)]
 pub struct List {
-    /// Print one JSON document
-    #[arg(short, long)]
-    pub json: bool,
+    /// Whether a document is wanted.
+    #[command(flatten)]
+    pub json: Json,
 }
 
 /// `rpc plugin doc`.
@@ -32,9 +34,9 @@ pub struct Doc {
     #[arg(value_name = "AGENT")]
     pub agent: String,
     /// Print Markdown
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "jq"])]
     pub markdown: bool,
-    /// Print the schema itself, as JSON
-    #[arg(short, long, conflicts_with = "markdown")]
-    pub json: bool,
+    /// Whether the schema itself is wanted.
+    #[command(flatten)]
+    pub json: Json,
 }

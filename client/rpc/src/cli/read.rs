@@ -66,7 +66,9 @@ mod tests {
     fn options_follow_anywhere_and_values_stay_as_typed() {
         let (global, request) =
             request("rpc do -j puppetral type=user -C x password=$1$xxx --np y=-1 -t 5 -v z=--ttl");
-        assert!(!request.bare && global.verbose && request.json && request.no_progress);
+        assert!(
+            !request.bare && global.verbose && request.output.json && request.output.no_progress
+        );
         assert_eq!(
             request.words,
             ["type=user", "password=$1$xxx", "y=-1", "z=--ttl"]

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use muster_ddl::DisplayOverride;
 
 use super::filters::Filters;
+use super::output::Output;
 use super::pace::Pace;
 use super::seconds::seconds;
 
@@ -20,6 +20,7 @@ pub const AFTER: &str = "Examples:
   rpc puppetral do type=user name=rip password=-   asks for the password
   rpc rpcutil get_fact fact=country -C apache --display all
   rpc do service restart service=httpd -W country=uk -j
+  rpc service status service=httpd --group         who differs from the others
   rpc find -C apache | rpc do rpcutil ping --nodes -
 
 `rpc plugin doc AGENT` tells what actions do and take. An interrupted request
@@ -28,10 +29,6 @@ pub const AFTER: &str = "Examples:
 
 /// `rpc do`.
 #[derive(Debug, Args)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a flag of its own, in any combination"
-)]
 pub struct Request {
     /// The agent
     #[arg(value_name = "AGENT")]
@@ -39,33 +36,6 @@ pub struct Request {
     /// The action, the agent's default when left out; then its inputs
     #[arg(value_name = "[ACTION] KEY=VALUE")]
     pub words: Vec<String>,
-    /// Print one JSON document
-    #[arg(short, long)]
-    pub json: bool,
-    /// Print a line of JSON for each thing that happens, as it happens
-    #[arg(long, conflicts_with_all = ["json", "senders"])]
-    pub jsonl: bool,
-    /// Print only the names of the nodes that succeeded
-    #[arg(long, conflicts_with = "json")]
-    pub senders: bool,
-    /// Write results into this file, not to standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Which replies to show: ok, failed, all or none [default: the action's own]
-    #[arg(long, value_name = "WHICH")]
-    pub display: Option<DisplayOverride>,
-    /// Show replies in the order of node names, once all are there
-    #[arg(long)]
-    pub sort: bool,
-    /// Show what nodes tell while they are at work [default: as the DDL says]
-    #[arg(long, conflicts_with_all = ["json", "senders"])]
-    pub stream: bool,
-    /// Do not show it
-    #[arg(long, conflicts_with = "stream")]
-    pub no_stream: bool,
-    /// No progress bar
-    #[arg(long, alias = "np")]
-    pub no_progress: bool,
     /// How long the action may take on a node [default: what the agent's DDL says]
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
@@ -75,6 +45,9 @@ pub struct Request {
     /// Ask the nodes that this file lists, as lines or JSON; - is standard input
     #[arg(long, value_name = "FILE", help_heading = "Filters")]
     pub nodes: Option<PathBuf>,
+    /// How results are shown.
+    #[command(flatten)]
+    pub output: Output,
     /// How many of them, and how fast.
     #[command(flatten)]
     pub pace: Pace,

@@ -3,19 +3,21 @@
 use serde_json::Value;
 
 use super::context::Context;
+use super::form;
 use super::request::nobody_found;
 use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Target, Words};
 use crate::cli::cancel::Cancel;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::printer::{BAD, GOOD, Talk};
-use crate::render::json;
+use crate::render::json::Request as Document;
 use crate::render::printable::line;
 use crate::report::{Reply, Report};
 
 /// Runs the command.
 pub async fn run(args: Cancel, cx: Context<'_>) -> Result<Exit, Error> {
     let target = Target::read(&args.filters)?.with_agent("rpcutil")?;
+    let json = form::json(&args.json)?;
     let settings = cx.settings()?;
     let schemas = Schemas::load(Some(&settings))?;
     let action = if args.any { "cancel_any" } else { "cancel" };
@@ -24,13 +26,13 @@ pub async fn run(args: Cancel, cx: Context<'_>) -> Result<Exit, Error> {
     let (ddl, action) = schemas.action(&words)?;
     let plan = Plan::new(ddl, action, &words.inputs)?;
     let fleet = Fleet::connect(&settings, &target).await?;
-    let progress = Progress::new(cx.printer, !args.json);
+    let progress = Progress::new(cx.printer, json.is_none());
     let found = fleet.discover(&target.filter, &progress).await?;
     let report = fleet
         .ask(Question::new(&plan), found, &progress, |_| Ok(()))
         .await?;
-    if args.json {
-        cx.json(&json::Request::new(&report))?;
+    if let Some(json) = &json {
+        cx.json(&Document::new(&report), json)?;
     } else if report.stats.discovered == 0 {
         nobody_found(&target, cx);
     } else {

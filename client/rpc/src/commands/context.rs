@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::form::{FormError, JsonForm, Stopped};
 use crate::ask::AskError;
 use crate::environment::Environment;
 use crate::error::Error;
@@ -44,10 +45,24 @@ impl Context<'_> {
         }
     }
 
-    /// Prints a document.
-    pub fn json(&self, document: &impl Serialize) -> Result<(), Error> {
-        let text = json::text(document).map_err(AskError::from)?;
-        Ok(self.printer.line(text)?)
+    /// Prints a document, or what the expression makes of it.
+    pub fn json(&self, document: &impl Serialize, form: &JsonForm) -> Result<(), Error> {
+        match &form.0 {
+            None => {
+                let text = json::text(document).map_err(AskError::from)?;
+                Ok(self.printer.line(text)?)
+            }
+            Some(jq) => {
+                let document = serde_json::to_vec(document).map_err(AskError::from)?;
+                jq.run(document, |text| {
+                    self.printer.line(text).map_err(Stopped::Output)
+                })
+                .map_err(|stopped| match stopped {
+                    Stopped::Output(error) => error.into(),
+                    Stopped::Jq(source) => FormError::Jq { source }.into(),
+                })
+            }
+        }
     }
 
     /// Tells loudly whatever makes a report less than the truth.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use super::context::Context;
+use super::form;
 use crate::ask::{Fleet, Target};
 use crate::cli::find::Find;
 use crate::error::Error;
@@ -14,6 +15,7 @@ use crate::report::Gap;
 /// Runs the command.
 pub async fn run(args: Find, cx: Context<'_>) -> Result<Exit, Error> {
     let target = Target::read(&args.filters)?;
+    let json = form::json(&args.json)?;
     let settings = cx.settings()?;
     let fleet = Fleet::connect(&settings, &target).await?;
     let begun = Instant::now();
@@ -24,8 +26,8 @@ pub async fn run(args: Find, cx: Context<'_>) -> Result<Exit, Error> {
         })
         .await?;
     cx.printer.detail(sentence(nodes.len(), begun.elapsed()));
-    if args.json {
-        cx.json(&Document::new(&nodes, !complete))?;
+    if let Some(json) = &json {
+        cx.json(&Document::new(&nodes, !complete), json)?;
     } else {
         let mut names = String::new();
         for node in &nodes {

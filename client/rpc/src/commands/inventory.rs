@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use muster_wire::identity::Identity;
 
 use super::context::Context;
+use super::form;
 use crate::ask::{Fleet, Found, Plan, Progress, Question, Schemas, Target, Words};
 use crate::cli::inventory;
 use crate::error::Error;
@@ -15,6 +16,7 @@ use crate::report::Report;
 
 /// Runs the command. The node is asked both questions at once.
 pub async fn run(args: inventory::Inventory, cx: Context<'_>) -> Result<Exit, Error> {
+    let json = form::json(&args.json)?;
     let settings = cx.settings()?;
     let schemas = Schemas::load(Some(&settings))?;
     let target = Target {
@@ -31,10 +33,10 @@ pub async fn run(args: inventory::Inventory, cx: Context<'_>) -> Result<Exit, Er
         known: &inventory,
         statistics: &statistics,
     };
-    if args.json {
-        cx.json(&Document::new(page))?;
+    if let Some(json) = &json {
+        cx.json(&Document::new(page), json)?;
     } else if inventory.stats.responses() + statistics.stats.responses() > 0 {
-        cx.printer.text(page.text())?;
+        cx.printer.text(page.text(cx.printer.screen().width))?;
     }
     complain(&args.node, &[&inventory, &statistics], cx);
     Ok(inventory.stats.exit().max(statistics.stats.exit()))

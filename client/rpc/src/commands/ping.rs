@@ -1,19 +1,21 @@
 //! `rpc ping`: who is there, how far away, and whose clock is wrong.
 
 use super::context::Context;
+use super::form;
 use crate::ask::{Fleet, Target};
 use crate::cli::ping::Ping;
 use crate::clock;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::printer::OutputError;
-use crate::render::ping::{Document, Pong, statistics};
+use crate::render::ping::{Document, Pong, graph, statistics};
 use crate::report::Gap;
 
 /// Runs the command. Lines come as answers do.
 pub async fn run(args: Ping, cx: Context<'_>) -> Result<Exit, Error> {
     let mut target = Target::read(&args.filters)?;
     target.listen = args.timeout.or(target.listen);
+    let json = form::json(&args.json)?;
     let settings = cx.settings()?;
     let fleet = Fleet::connect(&settings, &target).await?;
     let mut pongs = Vec::new();
@@ -22,17 +24,21 @@ pub async fn run(args: Ping, cx: Context<'_>) -> Result<Exit, Error> {
         .ping(&target.filter, |answer| {
             let reply = &answer.reply;
             let pong = Pong::new(reply.sender.clone(), answer.after, reply.time, clock::now());
-            if !args.json && printed.is_ok() {
+            if json.is_none() && printed.is_ok() {
                 printed = cx.printer.line(pong.line());
             }
             pongs.push(pong);
         })
         .await?;
     printed?;
-    if args.json {
-        cx.json(&Document::new(&pongs, !complete))?;
+    if let Some(json) = &json {
+        cx.json(&Document::new(&pongs, !complete), json)?;
     } else {
         cx.printer.line(statistics(&pongs))?;
+        let width = cx.printer.screen().width;
+        if let Some(graph) = graph(&pongs, width).filter(|_| args.graph) {
+            cx.printer.line(format_args!("\n{graph}"))?;
+        }
     }
     if !complete {
         cx.printer

@@ -3,6 +3,7 @@
 use muster_ddl::doc;
 
 use super::context::Context;
+use super::form;
 use crate::ask::Schemas;
 use crate::cli::plugin::{Doc, List, Plugin};
 use crate::error::Error;
@@ -19,8 +20,8 @@ pub fn run(command: Plugin, cx: Context<'_>) -> Result<Exit, Error> {
 
 fn list(args: &List, cx: Context<'_>) -> Result<Exit, Error> {
     let schemas = Schemas::load(cx.settings_if_any()?.as_ref())?;
-    if args.json {
-        cx.json(&Document::new(&schemas.store))?;
+    if let Some(json) = form::json(&args.json)? {
+        cx.json(&Document::new(&schemas.store), &json)?;
     } else {
         cx.printer.text(text(&schemas.store))?;
     }
@@ -30,8 +31,8 @@ fn list(args: &List, cx: Context<'_>) -> Result<Exit, Error> {
 fn document(args: &Doc, cx: Context<'_>) -> Result<Exit, Error> {
     let schemas = Schemas::load(cx.settings_if_any()?.as_ref())?;
     let ddl = schemas.agent(&args.agent)?;
-    match (args.json, args.markdown) {
-        (true, _) => cx.json(ddl)?,
+    match (form::json(&args.json)?, args.markdown) {
+        (Some(json), _) => cx.json(ddl, &json)?,
         (_, true) => cx.printer.text(doc::markdown(ddl))?,
         _ => cx.printer.text(doc::text(ddl))?,
     }

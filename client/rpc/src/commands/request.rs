@@ -23,18 +23,18 @@ use output::{Form, Output, complain, divert};
 
 /// Runs the command. Replies are shown as they come, unless they are sorted or go into a document.
 pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
-    if let Some(path) = &args.output {
+    if let Some(path) = &args.output.file {
         divert(path, cx)?;
     }
-    let form = Form::of(&args);
-    let ended = ask(args, form, cx).await;
-    if let (Form::Lines, Err(error)) = (form, &ended) {
+    let form = Form::of(&args.output)?;
+    let ended = ask(args, &form, cx).await;
+    if let (Form::Lines, Err(error)) = (&form, &ended) {
         complain(error, cx)?;
     }
     ended
 }
 
-async fn ask(args: Request, form: Form, cx: Context<'_>) -> Result<Exit, Error> {
+async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error> {
     let target = Target::read(&args.filters)?;
     let words = Words::read(&args.agent, &args.words)?;
     // A wrong command line is told before a missing configuration.
@@ -51,7 +51,7 @@ async fn ask(args: Request, form: Form, cx: Context<'_>) -> Result<Exit, Error> 
 
     let settings = settings.map_or_else(|| cx.settings(), Ok)?;
     let fleet = Fleet::connect(&settings, &target).await?;
-    let progress = Progress::new(cx.printer, !form.is_json() && !args.no_progress);
+    let progress = Progress::new(cx.printer, !form.is_json() && !args.output.no_progress);
     let mut found = match nodes {
         Some(nodes) => Found::named(nodes),
         None => fleet.discover(&target.filter, &progress).await?,
@@ -69,11 +69,12 @@ async fn ask(args: Request, form: Form, cx: Context<'_>) -> Result<Exit, Error> 
     };
     let output = Output {
         form,
-        sort: args.sort,
+        sort: args.output.sort,
         view: View {
             action,
-            wish: args.display,
+            wish: args.output.display,
             verbose: cx.printer.talk() == Talk::Verbose,
+            width: cx.printer.screen().width,
         },
         cx,
     };
@@ -81,7 +82,7 @@ async fn ask(args: Request, form: Form, cx: Context<'_>) -> Result<Exit, Error> 
     let mut report = fleet
         .ask(question, found, &progress, |news| output.news(news))
         .await?;
-    if args.sort {
+    if args.output.sort {
         report.replies.sort_by(|a, b| a.node.cmp(&b.node));
     }
     output.end(&report, &target)?;
@@ -92,7 +93,7 @@ async fn ask(args: Request, form: Form, cx: Context<'_>) -> Result<Exit, Error> 
 impl Request {
     /// Whether nodes are to tell of progress: as the flags say, or else as the schema does.
     fn wants_progress(&self, action: &Action) -> bool {
-        self.stream || (action.streams() && !self.no_stream)
+        self.output.stream || (action.streams() && !self.output.no_stream)
     }
 }
 

@@ -4,7 +4,6 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::WIDTH;
 use super::columns::columns;
 use super::json::Stats;
 use super::page::Page;
@@ -49,7 +48,7 @@ const STATISTICS: [(&str, &str, Form); 15] = [
 
 impl Inventory<'_> {
     /// The text for people.
-    pub fn text(&self) -> String {
+    pub fn text(&self, width: usize) -> String {
         let mut page = Page::default();
         page.line(format_args!(
             "Inventory for {STRONG}{}{STRONG:#}:",
@@ -71,11 +70,11 @@ impl Inventory<'_> {
             ] {
                 section(
                     title,
-                    &columns(&names(inventory, name), 6, WIDTH),
+                    &columns(&names(inventory, name), 6, width),
                     &mut page,
                 );
             }
-            section("Facts", &facts(inventory), &mut page);
+            section("Facts", &facts(inventory, width), &mut page);
         }
         page.text()
     }
@@ -125,12 +124,12 @@ fn names(inventory: &Map<String, Value>, key: &str) -> Vec<String> {
     items.into_iter().flatten().map(compact).collect()
 }
 
-fn facts(inventory: &Map<String, Value>) -> String {
+fn facts(inventory: &Map<String, Value>, width: usize) -> String {
     let facts = inventory.get("facts").and_then(Value::as_object);
     let mut page = Page::default();
     for (name, value) in facts.into_iter().flatten() {
         let lead = format!("      {} => ", line(name));
-        let room = WIDTH.saturating_sub(lead.chars().count());
+        let room = width.saturating_sub(lead.chars().count());
         let all = lines(value, room);
         let is_outline = all.len() > 1 && (value.is_object() || value.is_array());
         if is_outline || value.as_object().is_some_and(|entries| !entries.is_empty()) {
@@ -206,6 +205,7 @@ mod tests {
     use serde_json::json;
 
     use super::{Document, Inventory};
+    use crate::render::WIDTH;
     use crate::render::fixtures::{plain, reply, report};
     use crate::render::json;
 
@@ -249,7 +249,7 @@ mod tests {
             known: &inventory,
             statistics: &statistics,
         };
-        insta::assert_snapshot!("inventory", plain(&page.text()));
+        insta::assert_snapshot!("inventory", plain(&page.text(WIDTH)));
         insta::assert_snapshot!("inventory_json", json::text(&Document::new(page)).unwrap());
     }
 
@@ -272,7 +272,7 @@ mod tests {
             known: &inventory,
             statistics: &statistics,
         };
-        let text = plain(&page.text());
+        let text = plain(&page.text(WIDTH));
         assert!(!text.contains("Server Statistics"), "{text}");
         assert!(text.contains("      rpcutil\n"), "{text}");
         assert_eq!(

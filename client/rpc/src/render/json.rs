@@ -25,7 +25,8 @@ pub fn line(document: &impl Serialize) -> Result<String, serde_json::Error> {
     Ok(safe(serde_json::to_string(document)?))
 }
 
-fn safe(text: String) -> String {
+/// JSON text without anything that steers a terminal; it means the same.
+pub fn safe(text: String) -> String {
     if !text.contains(|c| is_harmful(c) && c != '\n') {
         return text;
     }

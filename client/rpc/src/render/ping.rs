@@ -6,6 +6,7 @@ use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
+use super::page::Page;
 use super::span::milliseconds;
 use crate::printer::WARNING;
 
@@ -60,6 +61,38 @@ pub fn statistics(pongs: &[Pong]) -> String {
     };
     let [max, min, avg] = [times.max, times.min, times.avg].map(milliseconds);
     format!("{head} max: {max} min: {min} avg: {avg}")
+}
+
+/// The least width of a bar of the graph, in milliseconds.
+const BUCKET: u128 = 50;
+/// The heights of a bar; an empty one is a space.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// How the answers are spread over time, as a line of bars that fits the width; nothing without answers. Bars are 50 ms
+/// wide, or a multiple of it where that would be too many.
+pub fn graph(pongs: &[Pong], width: usize) -> Option<String> {
+    let last = Times::of(pongs)?.max.as_millis();
+    let room = u128::try_from(width).unwrap_or(u128::MAX).max(1);
+    let bucket = BUCKET * (last / BUCKET + 1).div_ceil(room);
+    let mut counts = vec![0_usize; usize::try_from(last / bucket).ok()? + 1];
+    for pong in pongs {
+        let at = usize::try_from(pong.after.as_millis() / bucket).ok()?;
+        *counts.get_mut(at)? += 1;
+    }
+    let most = counts.iter().copied().max()?;
+    let bar = |count: &usize| match (count * HEIGHTS.len()).div_ceil(most) {
+        0 => ' ',
+        height => HEIGHTS.get(height - 1).copied().unwrap_or(' '),
+    };
+    let bars: String = counts.iter().map(bar).collect();
+    let mut page = Page::default();
+    page.line(bars);
+    let nodes = if most == 1 { "node" } else { "nodes" };
+    page.add(format_args!(
+        "{bucket} ms each, 0 to {} ms; the highest is {most} {nodes}",
+        bucket * counts.len() as u128
+    ));
+    Some(page.text())
 }
 
 struct Times {
@@ -131,7 +164,7 @@ impl Document {
 mod tests {
     use std::time::Duration;
 
-    use super::{Document, Pong, statistics};
+    use super::{Document, Pong, graph, statistics};
 
     const NOW: u64 = 1_767_225_600_000;
 
@@ -172,6 +205,22 @@ mod tests {
         assert_eq!(pong("a", 5_000_000, NOW - 5_001).skew, -1);
         assert_eq!(pong("a", 5_000_000, NOW + 1).skew, 1);
         assert_eq!(pong("a", 0, u64::MAX).skew, i64::MAX);
+    }
+
+    #[test]
+    fn the_graph_fits_the_width() {
+        let pongs: Vec<Pong> = [1, 2, 3, 4, 60, 61, 260]
+            .map(|milliseconds| pong("a", milliseconds * 1000, NOW))
+            .to_vec();
+        assert_eq!(
+            graph(&pongs, 80).unwrap(),
+            "█▄   ▂\n50 ms each, 0 to 300 ms; the highest is 4 nodes"
+        );
+        assert_eq!(
+            graph(&pongs, 4).unwrap(),
+            "█ ▂\n100 ms each, 0 to 300 ms; the highest is 6 nodes"
+        );
+        assert_eq!(graph(&[], 80), None);
     }
 
     #[test]

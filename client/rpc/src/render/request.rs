@@ -9,14 +9,15 @@ use muster_wire::identity::Identity;
 use muster_wire::status::Reason;
 use serde_json::Value;
 
-use super::WIDTH;
 use super::columns::columns;
 use super::event::sentences;
+use super::grid::{Cell, Grid, grid};
+use super::group::Group;
 use super::page::Page;
 use super::printable::{line, printable};
 use super::request_stats::request_stats;
 use super::span::span;
-use super::value::{hung, lines};
+use super::value::{compact, hung, lines};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 use crate::report::{Gap, Reply, Report};
 
@@ -24,6 +25,9 @@ use crate::report::{Gap, Reply, Report};
 const NAME: usize = 40;
 /// Columns before everything below a node's name.
 const INDENT: &str = "   ";
+
+/// Lines of a table's row at the most, unless everything is wanted.
+const CELL_LINES: usize = 3;
 
 /// What is wanted of an outcome.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +38,8 @@ pub struct View<'a> {
     pub wish: Option<DisplayOverride>,
     /// Whether times are wanted, too.
     pub verbose: bool,
+    /// Columns that the text is made for.
+    pub width: usize,
 }
 
 impl View<'_> {
@@ -45,7 +51,72 @@ impl View<'_> {
     /// One reply, with an empty line after it.
     pub fn block(&self, reply: &Reply) -> String {
         let mut page = Page::default();
-        page.line(heading(reply));
+        page.line(heading(reply.node.as_str(), reply));
+        self.body(reply, &mut page);
+        page.gap();
+        page.text()
+    }
+
+    /// Replies that say the same, with an empty line after them. A node that is alone looks as it always does.
+    pub fn folded(&self, group: &Group<'_>) -> String {
+        if group.nodes.len() == 1 {
+            return self.block(group.reply);
+        }
+        let mut page = Page::default();
+        page.line(heading(&group.count(), group.reply));
+        page.add(group.names(INDENT, self.width, self.verbose));
+        self.body(group.reply, &mut page);
+        page.gap();
+        page.text()
+    }
+
+    /// A row for each reply, a column for each output that any of them has.
+    pub fn table(&self, replies: &[&Reply]) -> Grid {
+        let failed = replies.iter().any(|reply| !reply.is_ok());
+        let outputs = self.columns(replies);
+        let mut heading = vec!["SENDER".to_owned()];
+        heading.extend(failed.then(|| "STATUS".to_owned()));
+        heading.extend(outputs.iter().map(|name| line(name).to_uppercase()));
+        let rows = replies.iter().map(|reply| {
+            let node = reply.node.as_str();
+            let mut row = vec![if reply.is_ok() {
+                Cell::plain(node)
+            } else {
+                Cell::bad(node)
+            }];
+            row.extend(failed.then(|| Cell::plain(outcome(reply))));
+            row.extend(outputs.iter().map(|name| match reply.data.get(*name) {
+                None | Some(Value::Null) => Cell::plain(""),
+                Some(value) => Cell::plain(cell(&self.shortened(value))),
+            }));
+            row
+        });
+        let most_lines = (!self.verbose).then_some(CELL_LINES);
+        grid(&heading, &rows.collect::<Vec<_>>(), self.width, most_lines)
+    }
+
+    /// The outputs that replies have: first those that the schema declares, in its order.
+    fn columns<'a>(&'a self, replies: &[&'a Reply]) -> Vec<&'a str> {
+        let has = |name: &str| {
+            let values = replies.iter().filter_map(|reply| reply.data.get(name));
+            values.into_iter().any(|value| !value.is_null())
+        };
+        let declared = self
+            .action
+            .outputs()
+            .iter()
+            .map(|output| output.name.as_str());
+        let others: BTreeSet<&str> = replies
+            .iter()
+            .flat_map(|reply| reply.data.keys())
+            .map(String::as_str)
+            .filter(|name| self.action.output(name).is_none())
+            .collect();
+        declared.chain(others).filter(|name| has(name)).collect()
+    }
+
+    /// What a reply says, below its heading.
+    fn body(&self, reply: &Reply, page: &mut Page) {
         if !reply.is_ok() {
             for line in printable(&reply.message).lines() {
                 page.line(format_args!("{INDENT}{WARNING}{line}{WARNING:#}"));
@@ -55,8 +126,6 @@ impl View<'_> {
             }
         }
         page.add(self.data(reply));
-        page.gap();
-        page.text()
     }
 
     /// The outputs, titles aligned at their colons: first those that the schema declares, in its order.
@@ -72,7 +141,7 @@ impl View<'_> {
             .chain(others)
             .filter(|(_, value)| self.verbose || !is_empty_list(value))
             .map(|(title, value)| (line(title), self.shortened(value)));
-        table(&rows.collect::<Vec<_>>())
+        aligned(&rows.collect::<Vec<_>>(), self.width)
     }
 
     /// The value, or as much of it as is wanted.
@@ -86,7 +155,7 @@ impl View<'_> {
     /// Everything after the replies.
     pub fn tail(&self, report: &Report) -> String {
         let mut page = Page::default();
-        absences(report, &mut page);
+        absences(report, self.width, &mut page);
         for summary in &report.summaries {
             let rows = summary.lines();
             if rows.is_empty() {
@@ -134,13 +203,13 @@ pub fn balance(report: &Report) -> String {
 }
 
 /// The rows with their titles aligned at the colons, structures hanging below their first line.
-fn table(rows: &[(Cow<'_, str>, Cow<'_, Value>)]) -> String {
+fn aligned(rows: &[(Cow<'_, str>, Cow<'_, Value>)], width: usize) -> String {
     let titles = rows.iter().map(|(title, _)| title.chars().count());
     let widest = titles.max().unwrap_or(0);
     let mut page = Page::default();
     for (title, value) in rows {
         let lead = format!("{INDENT}{title:>widest$}: ");
-        let room = WIDTH.saturating_sub(lead.chars().count());
+        let room = width.saturating_sub(lead.chars().count());
         for line in hung(&lead, lines(value, room)) {
             page.line(line);
         }
@@ -148,16 +217,38 @@ fn table(rows: &[(Cow<'_, str>, Cow<'_, Value>)]) -> String {
     page.text()
 }
 
-fn heading(reply: &Reply) -> String {
-    let node = reply.node.as_str();
+fn heading(who: &str, reply: &Reply) -> String {
     if reply.is_ok() {
-        return format!("{STRONG}{node}{STRONG:#}");
+        return format!("{STRONG}{who}{STRONG:#}");
     }
     let status = match &reply.reason {
         Some(reason) => format!("{} ({})", reply.status.text(), reason.word()),
         None => reply.status.text().to_owned(),
     };
-    format!("{STRONG}{node:<NAME$}{STRONG:#} {BAD}{status}{BAD:#}")
+    format!("{STRONG}{who:<NAME$}{STRONG:#} {BAD}{status}{BAD:#}")
+}
+
+/// A value in a cell: a list of texts as a text, which is what people read.
+fn cell(value: &Value) -> String {
+    let items = value.as_array();
+    let texts: Option<Vec<&str>> =
+        items.and_then(|items| items.iter().map(Value::as_str).collect());
+    match texts {
+        Some(texts) => line(&texts.join("; ")).into_owned(),
+        None => compact(value),
+    }
+}
+
+/// How a reply ended, and why, in a cell.
+fn outcome(reply: &Reply) -> String {
+    if reply.is_ok() {
+        return reply.status.text().to_owned();
+    }
+    let word = reply
+        .reason
+        .as_ref()
+        .map_or(reply.status.text(), Reason::word);
+    format!("{word}: {}", line(&reply.message))
 }
 
 /// What a reason tells besides its word.
@@ -173,7 +264,7 @@ fn detail(reason: &Reason) -> Option<String> {
 }
 
 /// Who did not answer as was hoped, by kind.
-fn absences(report: &Report, page: &mut Page) {
+fn absences(report: &Report, width: usize, page: &mut Page) {
     let stats = &report.stats;
     let mut asked: BTreeSet<&Identity> = BTreeSet::new();
     if stats.gaps.contains(&Gap::Interrupted) || !stats.not_asked.is_empty() {
@@ -196,7 +287,7 @@ fn absences(report: &Report, page: &mut Page) {
     for (title, nodes) in kinds.iter().filter(|(_, nodes)| !nodes.is_empty()) {
         let names: Vec<&str> = nodes.iter().map(|node| node.as_str()).collect();
         page.line(format_args!("{BAD}{title}{BAD:#}\n"));
-        page.add(columns(&names, INDENT.len(), WIDTH));
+        page.add(columns(&names, INDENT.len(), width));
         page.gap();
     }
 }

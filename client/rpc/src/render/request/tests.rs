@@ -12,7 +12,7 @@ use serde_json::json;
 use super::View;
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 use crate::render::fixtures::{plain, reply, report};
-use crate::render::{is_within_width, json};
+use crate::render::{WIDTH, group, is_within_width, json};
 use crate::report::{Gap, Reply, Report};
 
 fn draw(report: &Report, wish: Option<DisplayOverride>, verbose: bool) -> String {
@@ -26,6 +26,7 @@ fn draw(report: &Report, wish: Option<DisplayOverride>, verbose: bool) -> String
         action,
         wish,
         verbose,
+        width: WIDTH,
     };
     let blocks = report
         .replies
@@ -173,6 +174,7 @@ fn draw_colourless(report: &Report) -> String {
         action,
         wish: None,
         verbose: true,
+        width: WIDTH,
     };
     let text = report
         .replies
@@ -186,4 +188,58 @@ fn draw_colourless(report: &Report) -> String {
             text.replace(&style.render().to_string(), "")
                 .replace(&style.render_reset().to_string(), "")
         })
+}
+
+/// The view of the article's command on that many columns.
+fn with_view<T>(width: usize, verbose: bool, draw: impl FnOnce(View<'_>) -> T) -> T {
+    let store = DdlStore::load(None).unwrap();
+    let action = store.get("puppetral").unwrap().action("do").unwrap();
+    let wish = None;
+    draw(View {
+        action,
+        wish,
+        verbose,
+        width,
+    })
+}
+
+#[test]
+fn a_table_has_a_column_for_each_output_and_fits() {
+    let report = users();
+    let replies: Vec<&Reply> = report.replies.iter().collect();
+    let (narrow, wide) = (
+        with_view(WIDTH, false, |view| view.table(&replies)),
+        with_view(160, false, |view| view.table(&replies)),
+    );
+    let text = plain(&narrow.text);
+    assert!(is_within_width(&text), "{text}");
+    insta::assert_snapshot!("request_table", text);
+    insta::assert_snapshot!("request_table_wide", plain(&wide.text));
+    assert!(wide.left_out.is_empty());
+}
+
+#[test]
+fn the_same_is_said_once() {
+    let mut report = users();
+    let same = report.replies[1].clone();
+    let fail = report.replies[3].clone();
+    for n in 10..40 {
+        for like in [&same, &fail].into_iter().take(if n < 12 { 2 } else { 1 }) {
+            let mut reply = like.clone();
+            reply.node = format!(
+                "{}{n}.example.net",
+                if reply.is_ok() { "web" } else { "db" }
+            )
+            .parse()
+            .unwrap();
+            report.replies.push(reply);
+        }
+    }
+    let groups = group::groups(&report.replies);
+    let text: String = with_view(WIDTH, false, |view| {
+        groups.iter().map(|group| view.folded(group)).collect()
+    });
+    let text = plain(&text);
+    assert!(is_within_width(&text), "{text}");
+    insta::assert_snapshot!("request_grouped", text);
 }

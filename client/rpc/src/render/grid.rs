@@ -1,0 +1,191 @@
+//! Tables that fit a width: the first column whole, long cells of the others wrapped and, if that is wanted, cut.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
+
+use super::page::Page;
+use crate::printer::{BAD, STRONG};
+
+/// The widest that the first column may be; longer names are wrapped like everything else.
+const FIRST: usize = 40;
+/// What a column needs at least to be of use.
+const LEAST: usize = 10;
+/// Columns between two cells.
+const GAP: usize = 2;
+
+/// A cell, and whether it stands for something bad.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cell {
+    text: String,
+    is_bad: bool,
+}
+
+impl Cell {
+    /// A cell that says no more than its text.
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            is_bad: false,
+        }
+    }
+
+    /// The first cell of a row about something that went wrong.
+    pub fn bad(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            is_bad: true,
+        }
+    }
+}
+
+/// A table, and what did not fit into it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// The table; each line is ended.
+    pub text: String,
+    /// The headings of the last columns, for which there is no room.
+    pub left_out: Vec<String>,
+}
+
+/// Lays the rows out. A row is at most so many lines high, if that is limited; what is cut ends in `…`. Cells of the
+/// first column must not be empty.
+pub fn grid(
+    heading: &[String],
+    rows: &[Vec<Cell>],
+    width: usize,
+    most_lines: Option<usize>,
+) -> Grid {
+    let fit = fitting(heading, rows, width);
+    let (shown, left_out) = heading.split_at_checked(fit).unwrap_or((heading, &[]));
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(u16::try_from(width).unwrap_or(u16::MAX))
+        .set_header(shown);
+    for row in rows {
+        let mut line = Row::from(
+            row.iter()
+                .take(fit)
+                .map(|cell| cell.text.as_str())
+                .collect::<Vec<_>>(),
+        );
+        if let Some(most) = most_lines {
+            line.max_height(most);
+        }
+        table.add_row(line);
+    }
+    let last = fit.saturating_sub(1);
+    for (at, column) in table.column_iter_mut().enumerate() {
+        let gap = if at == last { 0 } else { GAP };
+        column.set_padding((0, u16::try_from(gap).unwrap_or_default()));
+        if at == 0 {
+            let first = natural(heading, rows, 0).min(FIRST).min(width) + gap;
+            let first = Width::Fixed(u16::try_from(first).unwrap_or(u16::MAX));
+            column.set_constraint(ColumnConstraint::Absolute(first));
+        }
+    }
+    Grid {
+        text: coloured(&table, rows),
+        left_out: left_out.to_vec(),
+    }
+}
+
+/// How many columns there is room for; at least one.
+fn fitting(heading: &[String], rows: &[Vec<Cell>], width: usize) -> usize {
+    let mut used = 0;
+    for at in 0..heading.len() {
+        let limit = if at == 0 { FIRST } else { LEAST };
+        used += natural(heading, rows, at).min(limit);
+        if used > width && at > 0 {
+            return at;
+        }
+        used += GAP;
+    }
+    heading.len()
+}
+
+/// The width of a column's widest cell.
+fn natural(heading: &[String], rows: &[Vec<Cell>], at: usize) -> usize {
+    let cells = rows
+        .iter()
+        .filter_map(|row| row.get(at))
+        .map(|cell| cell.text.chars().count());
+    let title = heading.get(at).map_or(0, |title| title.chars().count());
+    cells.max().unwrap_or(0).max(title)
+}
+
+/// The lines of the table, with the first words of rows that stand for something bad in their colour.
+fn coloured(table: &Table, rows: &[Vec<Cell>]) -> String {
+    let mut page = Page::default();
+    let mut rows = rows.iter().filter_map(|row| row.first()).peekable();
+    for (at, line) in table.lines().enumerate() {
+        if at == 0 {
+            page.line(format_args!("{STRONG}{}{STRONG:#}", line.trim_end()));
+            continue;
+        }
+        // Where the next row begins, since first cells are never empty.
+        let begins = |cell: &&Cell| {
+            let begin = cell
+                .text
+                .chars()
+                .take_while(|c| !c.is_whitespace())
+                .take(FIRST);
+            line.starts_with(&begin.collect::<String>())
+        };
+        match rows.next_if(begins) {
+            Some(cell) if cell.is_bad => {
+                let name = line.find(' ').unwrap_or(line.len());
+                let (name, rest) = line.split_at_checked(name).unwrap_or((&line, ""));
+                page.line(format_args!("{BAD}{name}{BAD:#}{rest}"));
+            }
+            _ => page.line(line),
+        }
+    }
+    page.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cell, grid};
+    use crate::render::fixtures::plain;
+
+    fn draw(width: usize, most_lines: Option<usize>) -> (String, Vec<String>) {
+        let heading = ["SENDER", "STATUS", "ENSURE", "EVENTS", "CHANGED"].map(str::to_owned);
+        let events = "a b c ".repeat(30);
+        let rows = [
+            ["dev1.example.net", "OK", "6.17.0", events.trim(), "true"]
+                .map(Cell::plain)
+                .to_vec(),
+            ["dev2.example.net", "OK", "", "", "false"]
+                .map(Cell::plain)
+                .to_vec(),
+        ];
+        let grid = grid(&heading, &rows, width, most_lines);
+        (plain(&grid.text), grid.left_out)
+    }
+
+    #[test]
+    fn long_cells_are_wrapped_or_cut() {
+        let (text, left_out) = draw(80, None);
+        assert!(left_out.is_empty());
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        assert_eq!(text.matches('a').count(), 30 + 3, "{text}");
+        let (text, _) = draw(80, Some(2));
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert!(text.contains('…'), "{text}");
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_are_named() {
+        let (text, left_out) = draw(40, Some(3));
+        assert_eq!(left_out, ["EVENTS", "CHANGED"]);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 40),
+            "{text}"
+        );
+    }
+}

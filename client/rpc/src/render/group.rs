@@ -1,0 +1,134 @@
+//! Replies that say the same, folded together with the nodes that say it. Failures come first, and within each kind the
+//! smallest groups: what is rare is what somebody looks for.
+
+use std::collections::BTreeMap;
+
+use muster_wire::identity::Identity;
+use muster_wire::status::Reason;
+use serde_json::json;
+
+use super::page::Page;
+use super::ranges::ranges;
+use crate::report::Reply;
+
+/// How many lines the nodes of a group may take, unless all of them are wanted.
+const LINES: usize = 5;
+
+/// Replies that say the same.
+#[derive(Debug)]
+pub struct Group<'a> {
+    /// One of them.
+    pub reply: &'a Reply,
+    /// Who says so.
+    pub nodes: Vec<&'a Identity>,
+}
+
+/// The replies by what they say.
+pub fn groups<'a>(replies: impl IntoIterator<Item = &'a Reply>) -> Vec<Group<'a>> {
+    let mut groups: BTreeMap<String, Group<'a>> = BTreeMap::new();
+    for reply in replies {
+        let group = groups.entry(saying(reply)).or_insert_with(|| Group {
+            reply,
+            nodes: Vec::new(),
+        });
+        group.nodes.push(&reply.node);
+    }
+    let mut groups: Vec<Group<'a>> = groups.into_values().collect();
+    for group in &mut groups {
+        group.nodes.sort();
+    }
+    groups.sort_by_key(|group| (group.reply.is_ok(), group.nodes.len()));
+    groups
+}
+
+/// What a reply says, without what differs from node to node by nature: how long something took, how old it was.
+fn saying(reply: &Reply) -> String {
+    let reason = reply.reason.as_ref().map(|reason| match reason {
+        Reason::Denied { rule } => (reason.word(), rule.as_str()),
+        _ => (reason.word(), ""),
+    });
+    json!([reply.status, reply.message, reason, reply.data]).to_string()
+}
+
+impl Group<'_> {
+    /// How many they are, in words.
+    pub fn count(&self) -> String {
+        match self.nodes.len() {
+            1 => "1 node".to_owned(),
+            count => format!("{count} nodes"),
+        }
+    }
+
+    /// Their names as ranges, wrapped at the width; the end is left out where it is too long, unless `all` are wanted.
+    pub fn names(&self, indent: &str, width: usize, all: bool) -> String {
+        let words = ranges(self.nodes.iter().copied());
+        let mut lines: Vec<String> = Vec::new();
+        for word in &words {
+            match lines.last_mut() {
+                Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                    line.push(' ');
+                    line.push_str(word);
+                }
+                _ => lines.push(format!("{indent}{word}")),
+            }
+        }
+        let mut page = Page::default();
+        let most = if all { lines.len() } else { LINES };
+        for line in lines.iter().take(most) {
+            page.line(line);
+        }
+        if lines.len() > most {
+            page.line(format_args!("{indent}... (-v names them all)"));
+        }
+        page.text()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::status::Reason;
+    use serde_json::json;
+
+    use super::groups;
+    use crate::render::fixtures::reply;
+
+    #[test]
+    fn failures_come_first_and_then_what_is_rare() {
+        let mut replies: Vec<_> = (1..=5)
+            .map(|n| reply(&format!("web{n}"), 0, "OK", json!({"status": "running"})))
+            .collect();
+        replies.push(reply("db1", 0, "OK", json!({"status": "stopped"})));
+        for (node, age_ms) in [("old1", 90_000), ("old2", 91_000)] {
+            let mut old = reply(node, 5, "stale", json!({}));
+            old.reason = Some(Reason::Expired { age_ms });
+            replies.push(old);
+        }
+        let groups = groups(&replies);
+        let seen: Vec<_> = groups
+            .iter()
+            .map(|group| (group.count(), group.names(" ", 80, false)))
+            .collect();
+        let expected = [
+            ("2 nodes", " old[1,2]\n"),
+            ("1 node", " db1\n"),
+            ("5 nodes", " web[1-5]\n"),
+        ];
+        assert_eq!(
+            seen,
+            expected.map(|(count, names)| (count.to_owned(), names.to_owned()))
+        );
+    }
+
+    #[test]
+    fn long_lists_end_in_time() {
+        let replies: Vec<_> = (0..200)
+            .map(|n| reply(&format!("node.d{n}.example.net"), 0, "OK", json!({})))
+            .collect();
+        let groups = groups(&replies);
+        let names = groups[0].names("   ", 80, false);
+        assert_eq!(names.lines().count(), 6);
+        assert!(names.ends_with("... (-v names them all)\n"), "{names}");
+        let all = groups[0].names("   ", 80, true);
+        assert!(all.lines().count() > 6);
+    }
+}

@@ -1,0 +1,183 @@
+//! Names of nodes, shortened: `web1`, `web2`, `web3` of one domain are `web[1-3].example.net`. For people only.
+
+use std::collections::BTreeMap;
+
+use muster_wire::identity::Identity;
+
+/// What names have in common that differ only in a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Shape<'a> {
+    before: &'a str,
+    after: &'a str,
+    /// How many digits the number is padded to; 0 when it is not.
+    digits: usize,
+}
+
+/// The names, those that differ only in one number as one word. Every name is in one of the words.
+pub fn ranges<'a>(names: impl IntoIterator<Item = &'a Identity>) -> Vec<String> {
+    let mut shapes: BTreeMap<Shape<'a>, Vec<u64>> = BTreeMap::new();
+    let mut words = Vec::new();
+    for name in names {
+        match shape(name.as_str()) {
+            Some((shape, number)) => shapes.entry(shape).or_default().push(number),
+            None => words.push(name.to_string()),
+        }
+    }
+    settle(&mut shapes);
+    words.extend(
+        shapes
+            .into_iter()
+            .map(|(shape, numbers)| shape.word(numbers)),
+    );
+    words.sort();
+    words
+}
+
+/// A name around the last number of its first label, which tells the hosts of a domain apart.
+fn shape(name: &str) -> Option<(Shape<'_>, u64)> {
+    let host = name.find('.').unwrap_or(name.len());
+    let is_digit = |c: char| c.is_ascii_digit();
+    let end = name.get(..host)?.rfind(is_digit)? + 1;
+    let start = name.get(..end)?.trim_end_matches(is_digit).len();
+    let (before, number, after) = (name.get(..start)?, name.get(start..end)?, name.get(end..)?);
+    let digits = if number.starts_with('0') && number.len() > 1 {
+        number.len()
+    } else {
+        0
+    };
+    Some((
+        Shape {
+            before,
+            after,
+            digits,
+        },
+        number.parse().ok()?,
+    ))
+}
+
+/// Brings numbers that need no padding to the padded ones that are as wide: `08`, `09` and `10` belong together.
+fn settle(shapes: &mut BTreeMap<Shape<'_>, Vec<u64>>) {
+    let padded: Vec<Shape<'_>> = shapes
+        .keys()
+        .filter(|shape| shape.digits > 0)
+        .copied()
+        .collect();
+    for shape in padded {
+        let plain = Shape { digits: 0, ..shape };
+        let is_as_wide = |number: &u64| number.to_string().len() == shape.digits;
+        let Some(numbers) = shapes.get_mut(&plain) else {
+            continue;
+        };
+        let (wide, others) = numbers.iter().partition(|number| is_as_wide(number));
+        *numbers = others;
+        shapes.entry(shape).or_default().extend::<Vec<u64>>(wide);
+    }
+    shapes.retain(|_, numbers| !numbers.is_empty());
+}
+
+impl Shape<'_> {
+    fn word(&self, mut numbers: Vec<u64>) -> String {
+        let Self {
+            before,
+            after,
+            digits,
+        } = self;
+        numbers.sort_unstable();
+        numbers.dedup();
+        let spans: Vec<String> = spans(&numbers)
+            .into_iter()
+            .map(|(first, last)| match last - first {
+                0 => format!("{first:0digits$}"),
+                1 => format!("{first:0digits$},{last:0digits$}"),
+                _ => format!("{first:0digits$}-{last:0digits$}"),
+            })
+            .collect();
+        match numbers.as_slice() {
+            [number] => format!("{before}{number:0digits$}{after}"),
+            _ => format!("{before}[{}]{after}", spans.join(",")),
+        }
+    }
+}
+
+/// Sorted numbers as stretches without a gap: first and last of each.
+fn spans(numbers: &[u64]) -> Vec<(u64, u64)> {
+    let mut spans: Vec<(u64, u64)> = Vec::new();
+    for number in numbers {
+        match spans.last_mut() {
+            Some((_, last)) if *number == *last + 1 => *last = *number,
+            _ => spans.push((*number, *number)),
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use muster_wire::identity::Identity;
+    use proptest::prelude::*;
+
+    use super::ranges;
+
+    fn of(names: &[&str]) -> Vec<String> {
+        let names: Vec<Identity> = names.iter().map(|name| name.parse().unwrap()).collect();
+        ranges(&names)
+    }
+
+    #[test]
+    fn names_that_differ_in_one_number_are_one_word() {
+        assert_eq!(
+            of(&[
+                "web1.a.net",
+                "web2.a.net",
+                "web3.a.net",
+                "web7.a.net",
+                "db1.a.net",
+                "web1.b.net",
+                "gate"
+            ]),
+            ["db1.a.net", "gate", "web1.b.net", "web[1-3,7].a.net"]
+        );
+        assert_eq!(of(&["n09", "n10", "n08"]), ["n[08-10]"]);
+        assert_eq!(of(&["rack2-n1.x", "rack2-n2.x"]), ["rack2-n[1,2].x"]);
+        assert_eq!(
+            of(&["ip-10-0-0-1", "10", "11", "12"]),
+            ["[10-12]", "ip-10-0-0-1"]
+        );
+        assert_eq!(
+            of(&["n18446744073709551616", "n18446744073709551615"]).len(),
+            2
+        );
+    }
+
+    /// Reads the words back.
+    fn expand(word: &str) -> Vec<String> {
+        let Some((before, rest)) = word.split_once('[') else {
+            return vec![word.to_owned()];
+        };
+        let (inside, after) = rest.split_once(']').unwrap();
+        let numbers = inside.split(',').flat_map(|span| {
+            let (first, last) = span.split_once('-').unwrap_or((span, span));
+            let digits = if first.starts_with('0') {
+                first.len()
+            } else {
+                0
+            };
+            let (first, last): (u64, u64) = (first.parse().unwrap(), last.parse().unwrap());
+            (first..=last).map(move |number| format!("{number:0digits$}"))
+        });
+        numbers
+            .map(|number| format!("{before}{number}{after}"))
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_is_lost_and_nobody_made_up(names in prop::collection::btree_set("[a-c]{0,1}[0-9]{1,3}[a-b]{0,1}(\\.[a-b][0-9]?)?", 0..40)) {
+            let nodes: Vec<Identity> = names.iter().map(|name| name.parse().unwrap()).collect();
+            let back: BTreeSet<String> = ranges(&nodes).iter().flat_map(|word| expand(word)).collect();
+            prop_assert_eq!(back, names);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What templates know of a reply.
+
+use muster_wire::Millis;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::report::Reply;
+
+/// The names that a template for replies may use.
+pub const NAMES: [&str; 8] = [
+    "sender",
+    "ok",
+    "status",
+    "statuscode",
+    "statusmsg",
+    "reason",
+    "took_ms",
+    "data",
+];
+
+/// One reply, by these names.
+#[derive(Debug, Serialize)]
+pub struct Values<'a> {
+    sender: &'a str,
+    ok: bool,
+    status: &'static str,
+    statuscode: u8,
+    statusmsg: &'a str,
+    /// The reason's word, or nothing.
+    reason: &'static str,
+    took_ms: Millis,
+    data: &'a Map<String, Value>,
+}
+
+impl<'a> Values<'a> {
+    /// The values of this reply.
+    pub fn new(reply: &'a Reply) -> Self {
+        Self {
+            sender: reply.node.as_str(),
+            ok: reply.is_ok(),
+            status: reply.status.text(),
+            statuscode: reply.status.code(),
+            statusmsg: &reply.message,
+            reason: reply
+                .reason
+                .as_ref()
+                .map_or("", muster_wire::status::Reason::word),
+            took_ms: reply.took,
+            data: &reply.data,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{NAMES, Values};
+    use crate::render::fixtures::reply;
+
+    #[test]
+    fn every_name_has_a_value() {
+        let reply = reply("web1", 0, "OK", json!({"a": 1}));
+        let values = serde_json::to_value(Values::new(&reply)).unwrap();
+        let mut names: Vec<&str> = values
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let mut known = NAMES.to_vec();
+        names.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(names, known);
+    }
+}

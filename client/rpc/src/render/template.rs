@@ -1,0 +1,202 @@
+//! Templates for results: `{{ sender }} {{ data.status }}`, in the language of Jinja. A template sees the values that it
+//! is given and nothing else; it works and prints within limits.
+
+use std::io;
+
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior, escape_formatter};
+use serde::Serialize;
+
+use super::printable::printable;
+
+/// Longest template in bytes.
+pub const LONGEST: usize = 256 * 1024;
+/// Steps that one rendering may take.
+const FUEL: u64 = 2_000_000;
+/// Most bytes that one rendering may print.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
+/// The only template there is.
+const NAME: &str = "template";
+
+/// A template that can be rendered.
+#[derive(Debug)]
+pub struct Template(Environment<'static>);
+
+/// Why a template cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TemplateError {
+    /// It is no template.
+    #[error("line {line}: {problem}")]
+    Syntax {
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Longer than any honest template.
+    #[error("the template is longer than {LONGEST} bytes")]
+    TooLong,
+    /// It asks for what nothing is known of.
+    #[error("there is no `{name}`; there are {}", .known.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// It cannot be rendered with these values.
+    #[error("line {line}: {problem}")]
+    Render {
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl Template {
+    /// Reads a template that will be given values of these names.
+    pub fn new(source: &str, known: &[&'static str]) -> Result<Self, TemplateError> {
+        if source.len() > LONGEST {
+            return Err(TemplateError::TooLong);
+        }
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Chainable);
+        environment.set_fuel(Some(FUEL));
+        environment.set_recursion_limit(64);
+        // What nodes say must not steer the reader's terminal; nothing is HTML.
+        environment.set_formatter(|out, state, value| match value.as_str() {
+            Some(text) => out.write_str(&printable(text)).map_err(Into::into),
+            None => escape_formatter(out, state, value),
+        });
+        let syntax = |error: minijinja::Error| {
+            let (line, problem) = fault(&error);
+            TemplateError::Syntax { line, problem }
+        };
+        environment
+            .add_template_owned(NAME, source.to_owned())
+            .map_err(syntax)?;
+        let template = environment.get_template(NAME).map_err(syntax)?;
+        let mut asked: Vec<String> = template.undeclared_variables(false).into_iter().collect();
+        asked.sort();
+        let is_known = |name: &String| {
+            known.contains(&name.as_str())
+                || environment.globals().any(|(global, _)| global == name)
+        };
+        if let Some(name) = asked.into_iter().find(|name| !is_known(name)) {
+            return Err(TemplateError::Unknown {
+                name,
+                known: known.to_vec(),
+            });
+        }
+        Ok(Self(environment))
+    }
+
+    /// The template with these values in it. A line end is added where there is none, unless there is no text at all.
+    pub fn render(&self, values: &impl Serialize) -> Result<String, TemplateError> {
+        let failed = |error: &minijinja::Error| {
+            let (line, problem) = fault(error);
+            TemplateError::Render { line, problem }
+        };
+        let mut paper = Paper(Vec::new());
+        self.0
+            .get_template(NAME)
+            .and_then(|template| template.render_captured_to(Serde(values), &mut paper))
+            .map_err(|error| failed(&error))?;
+        let mut text = String::from_utf8_lossy(&paper.0).into_owned();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        Ok(text)
+    }
+}
+
+/// Takes only so much.
+struct Paper(Vec<u8>);
+
+impl io::Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MOST_BYTES {
+            let problem = format!("it prints more than {MOST_BYTES} bytes");
+            return Err(io::Error::other(problem));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn fault(error: &minijinja::Error) -> (usize, String) {
+    let problem = error.detail().map_or_else(
+        || error.kind().to_string(),
+        |detail| format!("{}: {detail}", error.kind()),
+    );
+    (error.line().unwrap_or(1), printable(&problem).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Template, TemplateError};
+
+    fn render(source: &str) -> Result<String, TemplateError> {
+        let values =
+            json!({"sender": "web1", "data": {"status": "running\u{1b}[2J", "list": [1, 2]}});
+        Template::new(source, &["sender", "data"])?.render(&values)
+    }
+
+    #[test]
+    fn values_are_filled_in() {
+        assert_eq!(
+            render("{{ sender }}: {{ data.status }}").unwrap(),
+            "web1: running\\x1b[2J\n"
+        );
+        assert_eq!(render("{{ data.list | join('+') }}\n\n").unwrap(), "1+2\n");
+        assert_eq!(render("{{ data.list | tojson }}").unwrap(), "[1, 2]\n");
+        assert_eq!(
+            render("{% if data.nothing.below %}x{% endif %}").unwrap(),
+            ""
+        );
+        assert_eq!(
+            render("{% for n in data.list %}{{ n }},{% endfor %}").unwrap(),
+            "1,2,\n"
+        );
+        assert_eq!(render("<b>{{ '<' }}").unwrap(), "<b><\n");
+    }
+
+    #[test]
+    fn mistakes_are_found_before_anybody_is_asked() {
+        let error = render("a\n{{ sender").unwrap_err();
+        assert!(
+            matches!(error, TemplateError::Syntax { line: 2, .. }),
+            "{error}"
+        );
+        let error = render("{{ sendr }}").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "there is no `sendr`; there are sender, data"
+        );
+        let error = render("{{ 'a' / 2 }}").unwrap_err();
+        assert!(
+            matches!(error, TemplateError::Render { line: 1, .. }),
+            "{error}"
+        );
+        assert!(render("{% include '/etc/passwd' %}").is_err());
+    }
+
+    #[test]
+    fn work_and_words_are_limited() {
+        assert!(
+            render(
+                "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}"
+            )
+            .is_err()
+        );
+        assert!(render("{% for a in range(9000) %}{{ 'x' * 9000 }}{% endfor %}").is_err());
+        assert!(Template::new(&"x".repeat(300_000), &[]).is_err());
+    }
+}
