@@ -16,6 +16,7 @@ use muster_wire::identity::{Identity, Name, NameError};
 use muster_wire::sign::Signer;
 use muster_wire::subject;
 use muster_wire::token::{Creds, CredsError, PublicKey, TokenError, Trust};
+use serde::de::DeserializeOwned;
 
 use crate::audit::{AuditError, AuditLog};
 use crate::classes::Classes;
@@ -328,19 +329,29 @@ fn registry(config: &Config) -> Result<Registry, AssembleError> {
 }
 
 fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {
-    let table = config.plugins.get("puppetral").cloned().unwrap_or_default();
-    let options = serde_json::from_value(serde_json::Value::Object(table)).map_err(|source| {
-        AssembleError::Plugin {
-            plugin: "puppetral",
-            source,
-        }
-    })?;
-    Ok(vec![
+    let mut agents = vec![
         muster_rpcutil::agent()?,
-        muster_puppetral::agent(options)?,
+        muster_puppetral::agent(plugin(config, "puppetral")?)?,
+        muster_filemgr::agent(plugin(config, "filemgr")?)?,
+        muster_nettest::agent()?,
         muster_package::agent()?,
         muster_service::agent()?,
-    ])
+    ];
+    let shell: muster_shell::Options = plugin(config, "shell")?;
+    if shell.enabled {
+        agents.push(muster_shell::agent(
+            shell,
+            config.paths.state.join("shell"),
+        )?);
+    }
+    Ok(agents)
+}
+
+/// The options of a plugin: its section of the configuration, or an empty one.
+fn plugin<T: DeserializeOwned>(config: &Config, plugin: &'static str) -> Result<T, AssembleError> {
+    let table = config.plugins.get(plugin).cloned().unwrap_or_default();
+    serde_json::from_value(serde_json::Value::Object(table))
+        .map_err(|source| AssembleError::Plugin { plugin, source })
 }
 
 fn read(what: &'static str, path: &Path) -> Result<String, AssembleError> {

@@ -263,3 +263,46 @@ async fn a_request_that_waits_for_its_turn_is_never_started() {
     cancel(&any, "cancel_any", running).await;
     assert_eq!(hear(first).await.1.reply.reason, Some(Reason::Cancelled));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_is_shown_as_it_runs_and_ends_when_its_request_is_taken_back() {
+    let jobs = tempfile::tempdir().unwrap();
+    let shell = muster_shell::Options {
+        enabled: true,
+        ..muster_shell::Options::default()
+    };
+    let shell = muster_shell::agent(shell, jobs.path().to_owned()).unwrap();
+    let world = World::new(|blueprint| blueprint.agents = vec![shell]).await;
+    let nodes = [Identity::parse(NODE).unwrap()].into();
+    let call = Call::new("shell", "run", Aim::Nodes(nodes)).unwrap();
+    let script = "echo $SECRET | tr a-z A-Z; echo oops >&2; exec sleep 600";
+    let mut events = world.caller.client.call(Call {
+        data: object(json!({"script": script, "env": {"SECRET": "hunter2"}})),
+        stream: true,
+        wait: std::time::Duration::from_secs(80),
+        ..call
+    });
+    let request = id(&mut events).await;
+    let mut lines = Vec::new();
+    while lines.len() < 2 {
+        match events.next().await.unwrap() {
+            Event::Progress(tale) => lines.extend(tale.events),
+            other => panic!("{other:?}"),
+        }
+    }
+    lines.sort_by_key(ToString::to_string);
+    assert_eq!(
+        lines,
+        [
+            json!({"stream": "stdout", "line": "HUNTER2"}),
+            json!({"stream": "stderr", "line": "oops"})
+        ]
+    );
+    let done = cancel(&world.caller, "cancel", request).await;
+    assert_eq!(done.data["outcome"], json!("cancelled"));
+    let reply = hear(events).await.1.reply;
+    assert_eq!(reply.reason, Some(Reason::Cancelled), "{reply:?}");
+    assert_eq!(reply.data["stdout"], json!("HUNTER2\n"));
+    let audit = serde_json::to_string(&world.node.audit()).unwrap();
+    assert!(audit.contains("sleep 600") && !audit.contains("hunter2"));
+}

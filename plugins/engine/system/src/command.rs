@@ -30,6 +30,8 @@ pub struct Command {
     pub output_limit: usize,
     /// Ends the process group early when it becomes true.
     pub cancel: Cancel,
+    /// Hears all output as it comes, also what is beyond the limit, and what came before a timeout.
+    pub listener: Option<Listener>,
 }
 
 impl Command {
@@ -46,6 +48,7 @@ impl Command {
             timeout: Some(Duration::from_mins(5)),
             output_limit: 1024 * 1024,
             cancel: Cancel::default(),
+            listener: None,
         }
     }
 
@@ -61,6 +64,49 @@ impl fmt::Debug for Command {
             .field("argv", &self.argv)
             .field("cwd", &self.cwd)
             .finish_non_exhaustive()
+    }
+}
+
+/// One of a program's two output streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl Stream {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
+
+type Hear = dyn Fn(Stream, &[u8]) + Send + Sync;
+
+/// Hears a program's output as it comes, in pieces of any size. Must be quick: the program waits for it.
+#[derive(Clone)]
+pub struct Listener(Arc<Hear>);
+
+impl Listener {
+    /// A listener that does this with each piece.
+    pub fn new(hear: impl Fn(Stream, &[u8]) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hear))
+    }
+
+    /// Something was printed.
+    pub(crate) fn hear(&self, stream: Stream, bytes: &[u8]) {
+        (self.0)(stream, bytes);
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener").finish_non_exhaustive()
     }
 }
 

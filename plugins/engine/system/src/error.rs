@@ -51,6 +51,15 @@ pub enum SystemError {
         #[source]
         source: io::Error,
     },
+    /// A process could not be signalled.
+    #[error("cannot signal process {pid}")]
+    Signal {
+        /// Its number.
+        pid: u32,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
     /// The program ran longer than allowed; its process group was ended.
     #[error("`{program}` did not end within {} s and was stopped", after.as_secs_f64())]
     Timeout {

@@ -13,6 +13,7 @@ pub mod error;
 pub mod fake;
 pub mod file;
 mod path;
+pub mod process;
 pub mod real;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use std::time::SystemTime;
 pub use command::{Command, Output};
 pub use error::SystemError;
 pub use file::{Attributes, FileKind, Metadata};
+pub use process::{ProcessId, Signal, Spool};
 
 /// One machine. All paths are absolute and the node's own, without the `root` prefix.
 pub trait System: fmt::Debug + Send + Sync {
@@ -76,6 +78,17 @@ pub trait System: fmt::Debug + Send + Sync {
 
     /// Runs a program to its end. A program that ends with a non-zero code is a success of this call.
     fn run(&self, command: &Command) -> Result<Output, SystemError>;
+
+    /// Starts a program that outlives us, in a session of its own. Its output and its end go into the spool; limit of time and
+    /// cancellation do not apply to it, the limit of output is the spool's.
+    fn start(&self, command: &Command, spool: &Spool) -> Result<ProcessId, SystemError>;
+
+    /// Whether this very process still runs.
+    fn is_running(&self, process: &ProcessId) -> bool;
+
+    /// Signals this very process, or with `group` the group that it leads; tells whether it was there.
+    fn signal(&self, process: &ProcessId, signal: Signal, group: bool)
+    -> Result<bool, SystemError>;
 
     /// The wall clock.
     fn now(&self) -> SystemTime;

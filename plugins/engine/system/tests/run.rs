@@ -4,11 +4,12 @@
 mod run {
     use std::fs;
     use std::path::{Path, PathBuf};
+    use std::sync::{Arc, Mutex};
     use std::time::{Duration, Instant};
 
-    use muster_system::command::Cancel;
+    use muster_system::command::{Cancel, Listener, Stream};
     use muster_system::real::RealSystem;
-    use muster_system::{Attributes, Command, System, SystemError};
+    use muster_system::{Attributes, Command, ProcessId, Signal, Spool, System, SystemError};
 
     fn host() -> RealSystem {
         RealSystem::new(PathBuf::from("/"))
@@ -47,6 +48,101 @@ mod run {
                 .unwrap();
         }
         (scratch, system)
+    }
+
+    #[test]
+    fn a_listener_hears_both_streams_also_before_a_timeout() {
+        let heard = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+        let ear = Arc::clone(&heard);
+        let mut command = sh("echo out; echo err >&2; exec sleep 60");
+        command.timeout = Some(Duration::from_secs(2));
+        command.output_limit = 0;
+        command.listener = Some(Listener::new(move |stream, bytes| {
+            let mut heard = ear.lock().unwrap();
+            match stream {
+                Stream::Stdout => heard.0.extend_from_slice(bytes),
+                Stream::Stderr => heard.1.extend_from_slice(bytes),
+            }
+        }));
+        let error = host().run(&command).unwrap_err();
+        assert!(matches!(error, SystemError::Timeout { .. }), "{error}");
+        let heard = heard.lock().unwrap();
+        assert_eq!((&heard.0[..], &heard.1[..]), (&b"out\n"[..], &b"err\n"[..]));
+    }
+
+    /// Waits until the file is there, and reads it.
+    fn await_file(path: &Path) -> String {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            match fs::read_to_string(path) {
+                Ok(text) => return text,
+                Err(error) => assert!(Instant::now() < deadline, "{error}"),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_outlives_us_leaves_its_output_and_its_end() {
+        let (scratch, system) = scratch();
+        for system in [host(), system] {
+            let spool = tempfile::tempdir().unwrap();
+            let mut command = sh("cat; echo $WORD $PATH; pwd; echo err >&2; exit 7");
+            command.stdin = b"in\n".to_vec();
+            command.env.insert("WORD".to_owned(), "word".to_owned());
+            command.env.insert(
+                "PATH".to_owned(),
+                "/usr/sbin:/usr/bin:/sbin:/bin:/own".to_owned(),
+            );
+            command.cwd = Some(PathBuf::from("/tmp"));
+            let kept = Spool {
+                directory: spool.path().to_owned(),
+                limit: 1000,
+            };
+            let process = system.start(&command, &kept).unwrap();
+            let file = |name: &str| spool.path().join(name);
+            assert_eq!(
+                await_file(&file(Spool::EXIT)),
+                "7\n",
+                "{}",
+                system.root().display()
+            );
+            await_death(&process.pid.to_string());
+            assert!(!system.is_running(&process));
+            let text = |name: &str| fs::read_to_string(file(name)).unwrap();
+            assert_eq!(
+                text(Spool::STDOUT),
+                "in\nword /usr/sbin:/usr/bin:/sbin:/bin:/own\n/tmp\n"
+            );
+            assert_eq!(text(Spool::STDERR), "err\n");
+            let mut left: Vec<_> = fs::read_dir(spool.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            left.sort();
+            assert_eq!(left, ["exit", "stderr", "stdout"]);
+        }
+        drop(scratch);
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_start_and_signalled_with_its_group() {
+        let spool = tempfile::tempdir().unwrap();
+        let kept = Spool {
+            directory: spool.path().to_owned(),
+            limit: 1000,
+        };
+        let process = host().start(&sh("exec sleep 600"), &kept).unwrap();
+        assert!(host().is_running(&process));
+        let other = ProcessId {
+            started: process.started + 1,
+            ..process
+        };
+        assert!(!host().is_running(&other));
+        assert!(!host().signal(&other, Signal::SIGKILL, true).unwrap());
+        assert!(host().signal(&process, Signal::SIGKILL, true).unwrap());
+        await_death(&process.pid.to_string());
+        assert!(!host().signal(&process, Signal::SIGKILL, true).unwrap());
     }
 
     #[test]

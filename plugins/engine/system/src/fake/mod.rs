@@ -13,7 +13,11 @@ use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 
-use crate::{Attributes, Command, FileKind, Lock, Metadata, Output, System, SystemError};
+use crate::command::Stream;
+use crate::{
+    Attributes, Command, FileKind, Lock, Metadata, Output, ProcessId, Signal, Spool, System,
+    SystemError,
+};
 use tree::{Content, Tree};
 
 /// A machine in memory. Clones are the same machine.
@@ -37,6 +41,7 @@ struct Inner {
     now: SystemTime,
     faults: BTreeSet<(PathBuf, String)>,
     locks: BTreeSet<PathBuf>,
+    signals: Vec<(ProcessId, Signal, bool)>,
 }
 
 impl FakeSystem {
@@ -50,6 +55,7 @@ impl FakeSystem {
             now,
             faults: BTreeSet::new(),
             locks: BTreeSet::new(),
+            signals: Vec::new(),
         };
         let shared = Arc::new(Shared {
             inner: Mutex::new(inner),
@@ -127,6 +133,11 @@ impl FakeSystem {
             .iter()
             .map(|command| command.argv.join(" "))
             .collect()
+    }
+
+    /// Every signal that was asked for so far, and whether it was for a group.
+    pub fn signals(&self) -> Vec<(ProcessId, Signal, bool)> {
+        self.inner().signals.clone()
     }
 
     /// Sets the clock.
@@ -349,7 +360,43 @@ impl System for FakeSystem {
             program: program(),
             source: Errno::ENOENT.into(),
         })?;
-        Ok(handler(self, command))
+        let output = handler(self, command);
+        if let Some(listener) = &command.listener {
+            listener.hear(Stream::Stdout, &output.stdout);
+        }
+        Ok(output)
+    }
+
+    /// Runs the scripted program to its end at once, and leaves its output in the spool.
+    fn start(&self, command: &Command, spool: &Spool) -> Result<ProcessId, SystemError> {
+        let output = self.run(command)?;
+        let limit = usize::try_from(spool.limit).unwrap_or(usize::MAX);
+        let kept = output.stdout.get(..limit).unwrap_or(&output.stdout);
+        let write = |name: &str, bytes: &[u8]| std::fs::write(spool.directory.join(name), bytes);
+        write(Spool::STDOUT, kept)
+            .and_then(|()| write(Spool::STDERR, b""))
+            .and_then(|()| write(Spool::EXIT, format!("{}\n", output.code).as_bytes()))
+            .map_err(|source| SystemError::Start {
+                program: command.program().to_owned(),
+                source,
+            })?;
+        Ok(ProcessId { pid: 0, started: 0 })
+    }
+
+    /// Scripted programs have always ended.
+    fn is_running(&self, _: &ProcessId) -> bool {
+        false
+    }
+
+    /// Nobody is there to hear it; what was asked for can be read from [`Self::signals`].
+    fn signal(
+        &self,
+        process: &ProcessId,
+        signal: Signal,
+        group: bool,
+    ) -> Result<bool, SystemError> {
+        self.inner().signals.push((*process, signal, group));
+        Ok(false)
     }
 
     fn now(&self) -> SystemTime {

@@ -3,6 +3,7 @@
 //! Files go through `std::fs` after their path was resolved inside the root. Does not lock by itself, and does not
 //! guard against somebody who swaps directories for links in the root while a call is running.
 
+mod detached;
 mod lock;
 mod process;
 mod room;
@@ -17,7 +18,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::path::resolve;
-use crate::{Attributes, Command, FileKind, Lock, Metadata, Output, System, SystemError};
+use crate::{
+    Attributes, Command, FileKind, Lock, Metadata, Output, ProcessId, Signal, Spool, System,
+    SystemError,
+};
 
 /// Mode of a new file when nothing is said.
 const FILE_MODE: u32 = 0o644;
@@ -201,6 +205,30 @@ impl System for RealSystem {
         let process = room::prepare(self, command)?;
         let output = process::run(&process, command)?;
         room::judge(self, command, output)
+    }
+
+    fn start(&self, command: &Command, spool: &Spool) -> Result<ProcessId, SystemError> {
+        let process = room::prepare(self, command)?;
+        detached::start(&process, &command.stdin, spool).map_err(|source| SystemError::Start {
+            program: command.program().to_owned(),
+            source,
+        })
+    }
+
+    fn is_running(&self, process: &ProcessId) -> bool {
+        detached::is_running(process)
+    }
+
+    fn signal(
+        &self,
+        process: &ProcessId,
+        signal: Signal,
+        group: bool,
+    ) -> Result<bool, SystemError> {
+        detached::signal(process, signal, group).map_err(|source| SystemError::Signal {
+            pid: process.pid,
+            source,
+        })
     }
 
     fn now(&self) -> SystemTime {

@@ -22,6 +22,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
+use crate::command::Stream;
 use crate::{Command, Output, SystemError};
 
 /// What a group has between TERM and KILL.
@@ -203,8 +204,14 @@ fn supervise(
             pause.min(at.saturating_duration_since(now))
         });
         match news.recv_timeout(pause) {
-            Ok(News::Stdout(bytes)) => output.stdout(&bytes),
-            Ok(News::Stderr(bytes)) => output.stderr(&bytes),
+            Ok(News::Stdout(bytes)) => {
+                hear(asked, Stream::Stdout, &bytes);
+                output.stdout(&bytes);
+            }
+            Ok(News::Stderr(bytes)) => {
+                hear(asked, Stream::Stderr, &bytes);
+                output.stderr(&bytes);
+            }
             Ok(News::StreamEnded) => streams -= 1,
             Ok(News::LeaderEnded) => {
                 leader = false;
@@ -221,6 +228,12 @@ fn supervise(
         group.signal(Signal::SIGKILL);
     }
     stop
+}
+
+fn hear(asked: &Command, stream: Stream, bytes: &[u8]) {
+    if let Some(listener) = &asked.listener {
+        listener.hear(stream, bytes);
+    }
 }
 
 fn reason(asked: &Command, limit: Option<Instant>, now: Instant) -> Option<Stop> {

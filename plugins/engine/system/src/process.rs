@@ -1,0 +1,101 @@
+//! Processes of the machine: how they are known for certain, and where those that outlive us leave their output.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use nix::sys::signal::Signal;
+
+/// One process, for good: its number may be given to another one later, but not with the same start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// The number.
+    pub pid: u32,
+    /// When it was started, in clock ticks since the machine's boot: field 22 of `/proc/PID/stat`.
+    pub started: u64,
+}
+
+/// Where a program that outlives us leaves what it prints and how it ended: files in a directory of ours on the host, not of
+/// the node, which exists and which only we may enter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spool {
+    /// The directory.
+    pub directory: PathBuf,
+    /// Bytes that are kept of each stream; the rest is read and dropped.
+    pub limit: u64,
+}
+
+impl Spool {
+    /// What the program prints on its standard output, as it comes.
+    pub const STDOUT: &str = "stdout";
+    /// What it prints on its standard error.
+    pub const STDERR: &str = "stderr";
+    /// Its exit code as a number, 128 + signal when a signal ended it. There when it has ended, and complete then.
+    pub const EXIT: &str = "exit";
+}
+
+/// What the kernel tells of a process in `/proc/PID/stat`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// The program's name, cut to 15 bytes by the kernel.
+    pub name: String,
+    /// One letter: `R` running, `S` sleeping, `Z` ended and not yet taken notice of, and so on.
+    pub state: char,
+    /// The number of its parent.
+    pub parent: u32,
+    /// Processor time in clock ticks, in its own code and for it in the kernel.
+    pub ticks: u64,
+    /// When it was started, in clock ticks since boot.
+    pub started: u64,
+}
+
+impl Stat {
+    /// Reads the text. The name stands in parentheses, and may hold parentheses and blanks itself.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (head, rest) = text.rsplit_once(')')?;
+        let (_, name) = head.split_once('(')?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        // The first of them is field 3 of the file.
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        Some(Self {
+            name: name.to_owned(),
+            state: fields.first()?.chars().next()?,
+            parent: u32::try_from(number(4)?).ok()?,
+            ticks: number(14)?.saturating_add(number(15)?),
+            started: number(22)?,
+        })
+    }
+
+    /// Whether it still does something: a process that ended and waits to be noticed does not.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X' | 'x')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Stat;
+
+    #[test]
+    fn the_kernels_line_is_understood() {
+        let line =
+            "4711 (a) b)) S 17 2 3 4 5 6 7 8 9 10 250 31 14 15 20 0 9 0 987654 5000 321 7 8\n";
+        let expected = Stat {
+            name: "a) b)".to_owned(),
+            state: 'S',
+            parent: 17,
+            ticks: 281,
+            started: 987_654,
+        };
+        assert_eq!(Stat::parse(line), Some(expected));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_harm(text in "\\PC{0,120}") {
+            let _ = Stat::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `status`: what a path is. Nothing there is an answer.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use muster_api::system::FileKind;
+use muster_api::{Action, ActionError, Context};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::{File, word};
+use crate::fence::{Fence, failed};
+
+/// Largest file whose checksum is made.
+const SUMMED: u64 = 64 * 1024 * 1024;
+
+pub(crate) struct Status(pub(crate) Arc<Fence>);
+
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+pub(crate) struct Output {
+    present: bool,
+    kind: Option<String>,
+    mode: Option<String>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    size: Option<u64>,
+    /// In seconds since 1970.
+    modified: Option<u64>,
+    target: Option<String>,
+    sha256: Option<String>,
+}
+
+impl Action for Status {
+    const NAME: &'static str = "status";
+    type Input = File;
+    type Output = Output;
+
+    async fn run(&self, cx: &Context, input: File) -> Result<Output, ActionError> {
+        let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
+        cx.blocking(move |_| {
+            let path = fence.admit(&*system, &input.path, false)?;
+            let found = system.metadata(&path).map_err(|error| failed(&error))?;
+            let Some(found) = found else {
+                return Ok(Output::default());
+            };
+            let target = match found.kind {
+                FileKind::Link => Some(system.read_link(&path).map_err(|error| failed(&error))?),
+                _ => None,
+            };
+            let sha256 = match found.kind {
+                FileKind::File if found.size <= SUMMED => Some(sum(&system
+                    .read(&path, SUMMED)
+                    .map_err(|error| failed(&error))?)),
+                _ => None,
+            };
+            let modified = found.modified.duration_since(UNIX_EPOCH);
+            Ok(Output {
+                present: true,
+                kind: Some(word(found.kind).to_owned()),
+                mode: Some(format!("{:04o}", found.mode)),
+                uid: Some(found.uid),
+                gid: Some(found.gid),
+                size: Some(found.size),
+                modified: modified.ok().map(|since| since.as_secs()),
+                target: target.map(|target| target.display().to_string()),
+                sha256,
+            })
+        })
+        .await?
+    }
+}
+
+fn sum(content: &[u8]) -> String {
+    let mut text = String::with_capacity(64);
+    for byte in Sha256::digest(content) {
+        // Writing into a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

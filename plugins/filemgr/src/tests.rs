@@ -1,0 +1,190 @@
+//! The agent through the doors that the host uses, on a machine that is a scratch directory.
+
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+
+use muster_api::ddl::{Ddl, builtin};
+use muster_api::system::real::RealSystem;
+use muster_api::testing::{TestNode, differences};
+use muster_api::wire::status::{Reason, Status};
+use muster_api::{ActionError, Agent};
+use serde_json::{Value, json};
+
+use crate::{Options, actions, agent};
+
+struct Machine {
+    root: tempfile::TempDir,
+    agent: Agent,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["etc", "srv/app/full", "srv/app/empty"] {
+            std::fs::create_dir_all(root.path().join(name)).unwrap();
+        }
+        for (name, text) in [
+            ("etc/shadow", "secret"),
+            ("srv/app/log", "one\ntwo\nthree\n"),
+            ("srv/app/full/file", "x"),
+        ] {
+            std::fs::write(root.path().join(name), text).unwrap();
+        }
+        symlink("/etc/shadow", root.path().join("srv/app/link")).unwrap();
+        Self {
+            root,
+            agent: agent(Options::default()).unwrap(),
+        }
+    }
+
+    async fn ask(&self, action: &str, input: Value) -> Result<Value, ActionError> {
+        let declared = self.agent.ddl().action(action).unwrap();
+        let input = declared.validate_input(input.as_object().unwrap()).unwrap();
+        let node = TestNode::named("dev1.example.net").unwrap();
+        let system = Arc::new(RealSystem::new(self.root.path().to_owned()));
+        let cx = node.context("filemgr", action, system).unwrap();
+        let output = self.agent.handler(action).unwrap().call(&cx, input).await?;
+        Ok(Value::Object(declared.validate_output(&output).unwrap()))
+    }
+
+    async fn path(&self, action: &str, path: &str) -> Result<Value, ActionError> {
+        self.ask(action, json!({ "path": path })).await
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.root.path().join(path).symlink_metadata().is_ok()
+    }
+}
+
+#[test]
+fn types_names_and_examples_equal_the_ddl() {
+    let ddl = Ddl::from_slice(builtin("filemgr").unwrap().as_bytes()).unwrap();
+    let found: Vec<String> = [
+        differences::<actions::Status>(&ddl),
+        differences::<actions::List>(&ddl),
+        differences::<actions::Read>(&ddl),
+        differences::<actions::Touch>(&ddl),
+        differences::<actions::Mkdir>(&ddl),
+        differences::<actions::Remove>(&ddl),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn files_are_looked_at_and_read() {
+    let machine = Machine::new();
+    let log = machine.path("status", "/srv/app/log").await.unwrap();
+    assert_eq!((&log["kind"], &log["size"]), (&json!("file"), &json!(14)));
+    // As `sha256sum` says it.
+    let sum = "b6285c57e8797db5d4c51c80d6f11938afda9b11c6a003549709189e9b4b92a2";
+    assert_eq!(log["sha256"], json!(sum));
+    let gone = machine.path("status", "/srv/app/none").await.unwrap();
+    assert_eq!(
+        (&gone["present"], &gone["kind"]),
+        (&json!(false), &Value::Null)
+    );
+    let link = machine.path("status", "/srv/app/link").await.unwrap();
+    assert_eq!(
+        (&link["kind"], &link["target"]),
+        (&json!("link"), &json!("/etc/shadow"))
+    );
+
+    let all = machine.path("read", "/srv/app/log").await.unwrap();
+    assert_eq!(
+        all,
+        json!({"text": "one\ntwo\nthree\n", "size": 14, "offset": 14})
+    );
+    for (offset, bytes, text) in [
+        (-6, 100, "three\n"),
+        (4, 3, "two"),
+        (99, 5, ""),
+        (-99, 3, "one"),
+    ] {
+        let input = json!({"path": "/srv/app/log", "offset": offset, "bytes": bytes});
+        let piece = machine.ask("read", input).await.unwrap();
+        assert_eq!(piece["text"], json!(text), "{offset} {bytes}");
+    }
+    let listed = machine.path("list", "/srv/app").await.unwrap();
+    let names: Vec<&Value> = listed["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| &entry["name"])
+        .collect();
+    assert_eq!(names, ["empty", "full", "link", "log"]);
+    assert_eq!(
+        machine.path("read", "/srv/app").await.unwrap_err().message,
+        "/srv/app is no file"
+    );
+}
+
+#[tokio::test]
+async fn what_is_out_of_bounds_stays_unseen() {
+    let machine = Machine::new();
+    for (action, path) in [
+        ("read", "/etc/shadow"),
+        ("read", "/srv/app/link"),
+        ("status", "/etc/shadow"),
+        ("touch", "/etc/muster/x"),
+        ("list", "/proc"),
+        ("remove", "/etc/shadow"),
+    ] {
+        let error = machine.path(action, path).await.unwrap_err();
+        assert!(
+            matches!(error.reason, Some(Reason::Denied { .. })),
+            "{action} {path}: {error:?}"
+        );
+    }
+    let whole = machine
+        .ask("remove", json!({"path": "/etc", "recursive": true}))
+        .await;
+    assert_eq!(whole.unwrap_err().status, Status::InvalidData);
+    assert!(machine.has("etc/shadow"));
+}
+
+#[tokio::test]
+async fn files_and_directories_are_made_and_removed() {
+    let machine = Machine::new();
+    let changed = |yes: bool| json!({ "changed": yes });
+    assert_eq!(
+        machine.path("touch", "/srv/app/new").await.unwrap(),
+        changed(true)
+    );
+    assert!(machine.has("srv/app/new"));
+    assert_eq!(
+        machine.path("touch", "/srv/app/new").await.unwrap(),
+        changed(true)
+    );
+    for yes in [true, false] {
+        assert_eq!(
+            machine.path("mkdir", "/srv/app/dir").await.unwrap(),
+            changed(yes)
+        );
+    }
+    for yes in [true, false] {
+        for path in ["/srv/app/new", "/srv/app/dir", "/srv/app/empty"] {
+            assert_eq!(
+                machine.path("remove", path).await.unwrap(),
+                changed(yes),
+                "{path}"
+            );
+        }
+    }
+    let full = machine.path("remove", "/srv/app/full").await.unwrap_err();
+    assert_eq!(full.status, Status::InvalidData);
+    assert!(machine.has("srv/app/full/file"));
+    let input = json!({"path": "/srv/app/full", "recursive": true});
+    assert_eq!(machine.ask("remove", input).await.unwrap(), changed(true));
+    assert!(!machine.has("srv/app/full"));
+    // A link goes away, and what it leads to stays.
+    assert_eq!(
+        machine.path("remove", "/srv/app/link").await.unwrap(),
+        changed(true)
+    );
+    assert!(machine.has("etc/shadow"));
+    let top = machine
+        .ask("remove", json!({"path": "/srv", "recursive": true}))
+        .await;
+    assert!(top.unwrap_err().message.contains("right below it"));
+}

@@ -1,0 +1,137 @@
+//! `ping`: asks a host for echoes with the system's `ping`, and reads what that says. A host that is silent is an answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::system::Command;
+use muster_api::{Action, ActionError, Context};
+use serde::{Deserialize, Serialize};
+
+use super::patience;
+
+pub(crate) struct Ping;
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Input {
+    host: String,
+    count: u32,
+    /// In seconds, for each echo.
+    timeout: u64,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+pub(crate) struct Output {
+    alive: bool,
+    sent: u32,
+    received: u32,
+    /// Average in milliseconds.
+    rtt: Option<f64>,
+}
+
+impl Action for Ping {
+    const NAME: &'static str = "ping";
+    type Input = Input;
+    type Output = Output;
+
+    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+        // The name becomes a word of a command line.
+        if input.host.starts_with('-') {
+            return Err(ActionError::invalid(format!("{} is no host", input.host)));
+        }
+        let count = input.count.clamp(1, 10);
+        let wait = input.timeout.clamp(1, 10);
+        let limit = patience(cx, u64::from(count).saturating_mul(wait).saturating_add(2));
+        let system = Arc::clone(&cx.system);
+        let output = cx
+            .blocking(move |cancel| {
+                let words = [
+                    "ping",
+                    "-n",
+                    "-c",
+                    &count.to_string(),
+                    "-W",
+                    &wait.to_string(),
+                ];
+                let mut command = Command::new(words);
+                command.argv.push(input.host);
+                command.timeout = Some(limit.max(Duration::from_secs(1)));
+                command.cancel = cancel;
+                system.run(&command)
+            })
+            .await?
+            .map_err(|error| {
+                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+                ActionError::failed(format!("{error}{}", cause.unwrap_or_default()))
+            })?;
+        let text = output.text();
+        read(&text).ok_or_else(|| {
+            let said = text
+                .lines()
+                .find(|line| !line.is_empty())
+                .unwrap_or_default();
+            ActionError::failed(format!("`ping` ended with {}: {said}", output.code))
+        })
+    }
+}
+
+/// The balance, as the programs of iputils and busybox write it.
+fn read(text: &str) -> Option<Output> {
+    let balance = text
+        .lines()
+        .find(|line| line.contains("packets transmitted"))?;
+    let number = |word: &str| -> Option<u32> {
+        let part = balance.split(',').find(|part| part.contains(word))?;
+        part.split_ascii_whitespace().next()?.parse().ok()
+    };
+    let (sent, received) = (number("transmitted")?, number("received")?);
+    let times = text.lines().find(|line| line.contains("min/avg/max"));
+    let rtt = times.and_then(|line| {
+        let (_, values) = line.split_once('=')?;
+        values.split('/').nth(1)?.trim().parse().ok()
+    });
+    Some(Output {
+        alive: received > 0,
+        sent,
+        received,
+        rtt,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Output, read};
+
+    #[test]
+    fn both_usual_programs_are_understood() {
+        let iputils = "PING ::1 (::1) 56 data bytes\n64 bytes from ::1: icmp_seq=1 ttl=64 time=0.040 ms\n\n\
+                       --- ::1 ping statistics ---\n2 packets transmitted, 1 received, 50% packet loss, time 1001ms\n\
+                       rtt min/avg/max/mdev = 0.040/0.045/0.051/0.005 ms\n";
+        let expected = Output {
+            alive: true,
+            sent: 2,
+            received: 1,
+            rtt: Some(0.045),
+        };
+        assert_eq!(read(iputils), Some(expected));
+        let busybox = "--- 192.0.2.1 ping statistics ---\n3 packets transmitted, 0 packets received, 100% packet loss\n";
+        let expected = Output {
+            alive: false,
+            sent: 3,
+            received: 0,
+            rtt: None,
+        };
+        assert_eq!(read(busybox), Some(expected));
+        assert_eq!(read("ping: nowhere: Name or service not known\n"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_harm(text in "(\\PC|packets transmitted|,|=|/|min/avg/max){0,40}") {
+            let _ = read(&text);
+        }
+    }
+}

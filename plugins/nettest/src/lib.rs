@@ -1,0 +1,21 @@
+//! `nettest`: what the network looks like from the node: whether a port is open, what a name resolves to, whether a host answers.
+//!
+//! Nothing is sent over a connection that was opened. ICMP is the system's own `ping`'s business.
+
+#![warn(missing_docs)]
+
+mod actions;
+#[cfg(test)]
+mod tests;
+
+use muster_api::{Agent, AgentError, ddl};
+
+/// The agent, with every action that its DDL declares.
+pub fn agent() -> Result<Agent, AgentError> {
+    let document = ddl::builtin("nettest").unwrap_or_default();
+    Agent::builder(document)?
+        .action(actions::Connect)
+        .action(actions::Dns)
+        .action(actions::Ping)
+        .build()
+}

@@ -1,0 +1,113 @@
+//! The agent through the doors that the host uses. Nothing leaves the loopback.
+
+use std::sync::Arc;
+
+use muster_api::ddl::{Ddl, builtin};
+use muster_api::system::command::Output;
+use muster_api::system::fake::FakeSystem;
+use muster_api::testing::{TestNode, differences};
+use muster_api::wire::status::Status;
+use muster_api::{ActionError, Context};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::{actions, agent};
+
+fn context(system: &FakeSystem, action: &str) -> Context {
+    let node = TestNode::named("dev1.example.net").unwrap();
+    node.context("nettest", action, Arc::new(system.clone()))
+        .unwrap()
+}
+
+async fn ask(system: &FakeSystem, action: &str, input: Value) -> Result<Value, ActionError> {
+    let agent = agent().unwrap();
+    let declared = agent.ddl().action(action).unwrap();
+    let input = declared.validate_input(input.as_object().unwrap()).unwrap();
+    let cx = context(system, action);
+    let output = agent.handler(action).unwrap().call(&cx, input).await?;
+    Ok(Value::Object(declared.validate_output(&output).unwrap()))
+}
+
+#[test]
+fn types_names_and_examples_equal_the_ddl() {
+    let ddl = Ddl::from_slice(builtin("nettest").unwrap().as_bytes()).unwrap();
+    let found: Vec<String> = [
+        differences::<actions::Connect>(&ddl),
+        differences::<actions::Dns>(&ddl),
+        differences::<actions::Ping>(&ddl),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+    assert!(ddl.actions().iter().all(muster_api::ddl::Action::read_only));
+}
+
+#[tokio::test]
+async fn an_open_port_is_told_from_a_closed_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let input = json!({"host": "127.0.0.1", "port": address.port()});
+    let system = FakeSystem::new();
+    let open = ask(&system, "connect", input.clone()).await.unwrap();
+    assert_eq!(
+        (&open["connected"], &open["address"]),
+        (&json!(true), &json!(address.to_string()))
+    );
+    drop(listener);
+    let closed = ask(&system, "connect", input).await.unwrap();
+    assert_eq!(
+        (&closed["connected"], &closed["address"]),
+        (&json!(false), &Value::Null)
+    );
+    assert!(
+        closed["result"].as_str().unwrap().contains("refused"),
+        "{closed}"
+    );
+    for port in [0, 65536] {
+        let input = json!({"host": "127.0.0.1", "port": port});
+        let error = ask(&system, "connect", input).await.unwrap_err();
+        assert_eq!(error.status, Status::InvalidData);
+    }
+}
+
+#[tokio::test]
+async fn a_name_is_resolved_by_the_node() {
+    let system = FakeSystem::new();
+    let found = ask(&system, "dns", json!({"name": "localhost"}))
+        .await
+        .unwrap();
+    let addresses = found["addresses"].as_array().unwrap();
+    assert!(addresses.contains(&json!("127.0.0.1")) || addresses.contains(&json!("::1")));
+    // An address needs no name server.
+    let same = ask(&system, "dns", json!({"name": "192.0.2.7"}))
+        .await
+        .unwrap();
+    assert_eq!(same["addresses"], json!(["192.0.2.7"]));
+}
+
+#[tokio::test]
+async fn echoes_are_counted() {
+    let system = FakeSystem::new();
+    let text = "2 packets transmitted, 2 received, 0% packet loss, time 1ms\nrtt min/avg/max/mdev = 0.1/0.2/0.3/0.0 ms\n";
+    system.answer(&["ping"], Output::new(0, text));
+    let answer = ask(&system, "ping", json!({"host": "db1", "count": 2})).await;
+    assert_eq!(
+        answer.unwrap(),
+        json!({"alive": true, "sent": 2, "received": 2, "rtt": 0.2})
+    );
+    assert_eq!(system.lines(), ["ping -n -c 2 -W 2 db1"]);
+    system.answer(
+        &["ping"],
+        Output::new(2, "ping: nowhere: Name or service not known\n"),
+    );
+    let error = ask(&system, "ping", json!({"host": "nowhere"}))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.message,
+        "`ping` ended with 2: ping: nowhere: Name or service not known"
+    );
+    let agent = agent().unwrap();
+    let refused = agent.ddl().action("ping").unwrap();
+    let option = json!({"host": "-f"});
+    assert!(refused.validate_input(option.as_object().unwrap()).is_err());
+}

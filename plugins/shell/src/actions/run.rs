@@ -1,0 +1,124 @@
+//! `run`: runs a program to its end, and answers with what it printed. Told line by line to callers who want to hear it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::system::SystemError;
+use muster_api::system::command::Listener;
+use muster_api::wire::status::{Reason, Status};
+use muster_api::{Action, ActionError, Context};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::output::Output as Heard;
+use crate::program::Program;
+
+/// What is left of the call's time when the program is stopped, so that the answer still arrives in time.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+pub(crate) struct Run;
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Input {
+    #[serde(flatten)]
+    program: Program,
+    /// In seconds.
+    timeout: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+pub(crate) struct Output {
+    exitcode: i32,
+    stdout: String,
+    stderr: String,
+    truncated: bool,
+}
+
+impl Action for Run {
+    const NAME: &'static str = "run";
+    type Input = Input;
+    type Output = Output;
+
+    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+        let left = cx.deadline.saturating_duration_since(Instant::now());
+        let left = left.saturating_sub(LAST_WORDS).max(left / 2);
+        let timeout = input
+            .timeout
+            .map_or(left, |seconds| left.min(Duration::from_secs(seconds)));
+        let system = Arc::clone(&cx.system);
+        let heard = Arc::new(Heard::new(cx.progress.clone()));
+        let ear = Arc::clone(&heard);
+        let ended = cx
+            .blocking(move |cancel| {
+                let mut command = input.program.command(&*system)?;
+                command.timeout = Some(timeout);
+                command.cancel = cancel;
+                // What is printed is kept by the listener.
+                command.output_limit = 0;
+                command.listener =
+                    Some(Listener::new(move |stream, bytes| ear.hear(stream, bytes)));
+                Ok::<_, ActionError>(system.run(&command))
+            })
+            .await??;
+        let mut data = heard.end();
+        let error = match ended {
+            Ok(output) => {
+                data.insert("exitcode".to_owned(), output.code.into());
+                match output.code {
+                    0 => {
+                        return serde_json::from_value(data.into())
+                            .map(|answer: Answer| answer.into())
+                            .map_err(|error| ActionError::broken(error.to_string()));
+                    }
+                    code if code > 128 => ActionError::failed(format!(
+                        "ended by signal {}, or with {code}",
+                        code - 128
+                    )),
+                    code => ActionError::failed(format!("ended with {code}")),
+                }
+            }
+            Err(error) => failed(&error),
+        };
+        Err(error.with_data(data))
+    }
+}
+
+/// The output, read from what was gathered.
+#[derive(Deserialize)]
+struct Answer {
+    exitcode: i32,
+    stdout: String,
+    stderr: String,
+    truncated: bool,
+}
+
+impl From<Answer> for Output {
+    fn from(answer: Answer) -> Self {
+        Self {
+            exitcode: answer.exitcode,
+            stdout: answer.stdout,
+            stderr: answer.stderr,
+            truncated: answer.truncated,
+        }
+    }
+}
+
+/// A program that could not be started, or was stopped.
+fn failed(error: &SystemError) -> ActionError {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    let message = format!("{error}{}", cause.unwrap_or_default());
+    let reason = match error {
+        SystemError::Timeout { after, .. } => Reason::Timeout {
+            after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
+        },
+        SystemError::Cancelled { .. } => Reason::Cancelled,
+        _ => return ActionError::failed(message),
+    };
+    ActionError {
+        status: Status::Other,
+        reason: Some(reason),
+        ..ActionError::failed(message)
+    }
+}

@@ -1,0 +1,58 @@
+//! `shell`: runs programs, at once or for long, for callers whom the node's operator trusts with that.
+//!
+//! Off unless `[plugins.shell] enabled = true`, and then still nobody's without a policy. `run` waits for the program; `start`
+//! leaves it as a *job* that outlives the daemon, with its output in a bounded spool. Environment and input of programs are
+//! never written down. Programs are started by the machine ([`muster_api::system::System`]); only the spool is our own.
+
+#![warn(missing_docs)]
+
+mod actions;
+mod jobs;
+mod output;
+mod program;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use muster_api::{Agent, AgentError, ddl};
+use serde::Deserialize;
+
+use jobs::Jobs;
+
+/// The section `[plugins.shell]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Whether the node has the agent at all.
+    pub enabled: bool,
+    /// Bytes that are kept of each output stream of a job.
+    pub spool_bytes: u64,
+    /// Jobs that are remembered; the oldest that have ended are forgotten first. So many may run at once.
+    pub jobs: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            spool_bytes: 16 * 1024 * 1024,
+            jobs: 100,
+        }
+    }
+}
+
+/// The agent, with every action that its DDL declares. `directory` is where jobs are kept; it is made when there is one.
+pub fn agent(options: Options, directory: PathBuf) -> Result<Agent, AgentError> {
+    let document = ddl::builtin("shell").unwrap_or_default();
+    let jobs = Arc::new(Jobs::new(directory, options));
+    Agent::builder(document)?
+        .action(actions::Run)
+        .action(actions::Start(Arc::clone(&jobs)))
+        .action(actions::Status(Arc::clone(&jobs)))
+        .action(actions::Tail(Arc::clone(&jobs)))
+        .action(actions::List(Arc::clone(&jobs)))
+        .action(actions::Kill(jobs))
+        .build()
+}

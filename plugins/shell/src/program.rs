@@ -1,0 +1,112 @@
+//! What a caller wants run, from inputs to a command of the machine.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use muster_api::ActionError;
+use muster_api::system::{Command, System};
+use serde::Deserialize;
+
+/// Largest passwd file that is searched for a user.
+const PASSWD_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The inputs that `run` and `start` share.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Program {
+    /// Program and arguments.
+    command: Option<Vec<String>>,
+    /// A text for `/bin/sh -c`.
+    script: Option<String>,
+    user: Option<String>,
+    cwd: Option<String>,
+    env: Option<BTreeMap<String, String>>,
+    stdin: Option<String>,
+}
+
+/// Neither environment nor input: passwords go that way.
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("argv", &self.argv())
+            .field("user", &self.user)
+            .field("cwd", &self.cwd)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Program {
+    fn argv(&self) -> Vec<String> {
+        match (&self.command, &self.script) {
+            (Some(command), _) => command.clone(),
+            (None, Some(script)) => ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// How the program is called in lists: its words, without environment and input.
+    pub(crate) fn words(&self) -> Vec<String> {
+        self.argv()
+    }
+
+    /// The user it is to run as, if not the daemon's.
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// The command, on this machine. Blocks: users are looked up.
+    pub(crate) fn command(&self, system: &dyn System) -> Result<Command, ActionError> {
+        if self.command.is_some() == self.script.is_some() {
+            let message = "give either `command`, an array of program and arguments, or `script`";
+            return Err(ActionError::invalid(message));
+        }
+        let argv = self.argv();
+        let nul = |text: &str| text.contains('\0');
+        if argv.first().is_none_or(String::is_empty) || argv.iter().any(|word| nul(word)) {
+            let message = "the command is empty, or has a NUL character in it";
+            return Err(ActionError::invalid(message));
+        }
+        let env = self.env.clone().unwrap_or_default();
+        for (name, value) in &env {
+            if name.is_empty() || name.contains(['=', '\0']) || nul(value) {
+                let message = format!(
+                    "`{}` is no name of an environment variable, or its value has a NUL character",
+                    name.escape_debug()
+                );
+                return Err(ActionError::invalid(message));
+            }
+        }
+        let mut command = Command::new(argv);
+        command.env = env;
+        command.stdin = self.stdin.clone().unwrap_or_default().into_bytes();
+        if let Some(cwd) = &self.cwd {
+            let cwd = PathBuf::from(cwd);
+            if !cwd.is_absolute() {
+                let message = format!("cwd {} is not an absolute path", cwd.display());
+                return Err(ActionError::invalid(message));
+            }
+            command.cwd = Some(cwd);
+        }
+        if let Some(user) = &self.user {
+            (command.uid, command.gid) = identify(system, user)?;
+        }
+        Ok(command)
+    }
+}
+
+/// Number and group of a user of the machine.
+fn identify(system: &dyn System, user: &str) -> Result<(Option<u32>, Option<u32>), ActionError> {
+    let passwd = system
+        .read(Path::new("/etc/passwd"), PASSWD_BYTES)
+        .map_err(|error| ActionError::failed(format!("cannot look up user {user}: {error}")))?;
+    let passwd = String::from_utf8_lossy(&passwd);
+    let entry = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == user).then_some(())?;
+        let uid = fields.nth(1)?.parse().ok()?;
+        Some((Some(uid), Some(fields.next()?.parse().ok()?)))
+    });
+    entry
+        .ok_or_else(|| ActionError::invalid(format!("this node has no user {user} in /etc/passwd")))
+}

@@ -1,0 +1,404 @@
+//! The agent through the doors that the host uses, with real programs on this machine.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::ddl::{Ddl, builtin};
+use muster_api::progress::{Source, channel};
+use muster_api::system::real::RealSystem;
+use muster_api::testing::{TestNode, differences};
+use muster_api::wire::status::{Reason, Status};
+use muster_api::{ActionError, Agent, Context};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{Options, actions, agent};
+
+/// Long enough for anything on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An agent as a daemon has it, and the directory that outlives it.
+struct Machine {
+    agent: Agent,
+    directory: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new(options: Options) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let agent = agent(options, directory.path().join("jobs")).unwrap();
+        Self { agent, directory }
+    }
+
+    /// The daemon was started again: nothing is left of it but its files.
+    fn restart(&mut self) {
+        self.agent = agent(Options::default(), self.directory.path().join("jobs")).unwrap();
+    }
+
+    fn context(action: &str) -> Context {
+        let node = TestNode::named("dev1.example.net").unwrap();
+        let system = Arc::new(RealSystem::new("/".into()));
+        node.context("shell", action, system).unwrap()
+    }
+
+    async fn ask(&self, action: &str, input: Value) -> Result<Value, ActionError> {
+        self.ask_in(&Self::context(action), action, input).await
+    }
+
+    async fn ask_in(&self, cx: &Context, action: &str, input: Value) -> Result<Value, ActionError> {
+        let declared = self.agent.ddl().action(action).unwrap();
+        let input = declared.validate_input(input.as_object().unwrap()).unwrap();
+        let output = self.agent.handler(action).unwrap().call(cx, input).await?;
+        Ok(Value::Object(declared.validate_output(&output).unwrap()))
+    }
+
+    async fn start(&self, script: &str) -> String {
+        let started = self.ask("start", json!({ "script": script })).await;
+        started.unwrap()["job"].as_str().unwrap().to_owned()
+    }
+
+    /// Asks again and again until the answer is as wanted.
+    async fn until(&self, action: &str, input: Value, is: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.ask(action, input.clone()).await.unwrap();
+            if is(&answer) {
+                return answer;
+            }
+            assert!(Instant::now() < end, "{action} {input}: {answer}");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The whole of a stream, once there is no more to come.
+    async fn printed(&self, job: &str, stream: &str) -> String {
+        self.until(
+            "tail",
+            json!({"job": job, "stream": stream, "offset": i64::from(i32::MAX)}),
+            |piece| piece["end"] == json!(true),
+        )
+        .await;
+        let answer = self.ask("tail", json!({"job": job, "stream": stream}));
+        answer.await.unwrap()["text"].as_str().unwrap().to_owned()
+    }
+}
+
+fn exited(answer: &Value) -> bool {
+    answer["state"] == json!("exited")
+}
+
+async fn told(source: &Source) -> Vec<Value> {
+    source.close();
+    let mut all = Vec::new();
+    while let Some(events) = source.take(100_000).await {
+        all.extend(events);
+    }
+    all
+}
+
+#[test]
+fn types_names_and_examples_equal_the_ddl() {
+    let ddl = Ddl::from_slice(builtin("shell").unwrap().as_bytes()).unwrap();
+    let found: Vec<String> = [
+        differences::<actions::Run>(&ddl),
+        differences::<actions::Start>(&ddl),
+        differences::<actions::Status>(&ddl),
+        differences::<actions::Tail>(&ddl),
+        differences::<actions::List>(&ddl),
+        differences::<actions::Kill>(&ddl),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+    assert!(!Options::default().enabled);
+    for (name, action) in [
+        ("run", false),
+        ("start", false),
+        ("kill", false),
+        ("tail", true),
+    ] {
+        assert_eq!(ddl.action(name).unwrap().read_only(), action, "{name}");
+    }
+    for name in ["run", "start"] {
+        let action = ddl.action(name).unwrap();
+        assert!(action.is_sensitive("env") && action.is_sensitive("stdin"));
+    }
+}
+
+#[tokio::test]
+async fn a_program_runs_with_its_words_environment_and_input() {
+    let machine = Machine::new(Options::default());
+    let answer = machine
+        .ask(
+            "run",
+            json!({"command": ["printf", "%s|", "a b", "$HOME", "*"]}),
+        )
+        .await;
+    assert_eq!(
+        answer.unwrap(),
+        json!({"exitcode": 0, "stdout": "a b|$HOME|*|", "stderr": "", "truncated": false})
+    );
+    let input = json!({"script": "pwd; echo $X; cat; echo oops >&2", "cwd": "/tmp", "env": {"X": "y"}, "stdin": "in"});
+    let answer = machine.ask("run", input).await.unwrap();
+    assert_eq!(answer["stdout"], json!("/tmp\ny\nin"));
+    assert_eq!(answer["stderr"], json!("oops\n"));
+}
+
+#[tokio::test]
+async fn a_program_that_fails_is_a_failure_that_keeps_its_output() {
+    let machine = Machine::new(Options::default());
+    let error = machine
+        .ask("run", json!({"script": "echo half; echo why >&2; exit 3"}))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.status, error.message.as_str()),
+        (Status::Failed, "ended with 3")
+    );
+    assert_eq!(
+        json!(error.data),
+        json!({"exitcode": 3, "stdout": "half\n", "stderr": "why\n", "truncated": false})
+    );
+    let error = machine
+        .ask("run", json!({"command": ["/no/such/program"]}))
+        .await
+        .unwrap_err();
+    assert!(
+        error.message.contains("/no/such/program"),
+        "{}",
+        error.message
+    );
+}
+
+#[tokio::test]
+async fn a_program_that_takes_too_long_or_is_taken_back_tells_what_it_said() {
+    let machine = Machine::new(Options::default());
+    let script = json!({"script": "echo begun; exec sleep 600", "timeout": 1});
+    let error = machine.ask("run", script).await.unwrap_err();
+    assert!(
+        matches!(error.reason, Some(Reason::Timeout { .. })),
+        "{error:?}"
+    );
+    assert_eq!(error.data["stdout"], json!("begun\n"));
+
+    let mut cx = Machine::context("run");
+    let (sink, source) = channel();
+    cx.progress = sink;
+    let asked = machine.ask_in(&cx, "run", json!({"script": "echo begun; exec sleep 600"}));
+    let taking_back = async {
+        let events = source.take(1000).await.unwrap();
+        assert_eq!(events, [json!({"stream": "stdout", "line": "begun"})]);
+        cx.cancel.cancel();
+    };
+    let (answer, ()) = tokio::join!(asked, taking_back);
+    let error = answer.unwrap_err();
+    assert_eq!(error.reason, Some(Reason::Cancelled));
+    assert_eq!(error.data["stdout"], json!("begun\n"));
+}
+
+#[tokio::test]
+async fn wrong_words_are_refused_before_anything_runs() {
+    let machine = Machine::new(Options::default());
+    for input in [
+        json!({}),
+        json!({"command": ["true"], "script": "true"}),
+        json!({"command": []}),
+        json!({"command": [""]}),
+        json!({"script": "true", "cwd": "tmp"}),
+        json!({"script": "true", "env": {"A=B": "x"}}),
+        json!({"script": "true", "user": "no-such-user"}),
+    ] {
+        for action in ["run", "start"] {
+            let error = machine.ask(action, input.clone()).await.unwrap_err();
+            assert_eq!(error.status, Status::InvalidData, "{input}: {error:?}");
+        }
+    }
+    for job in ["0", "ffff"] {
+        let error = machine
+            .ask("status", json!({ "job": job }))
+            .await
+            .unwrap_err();
+        assert_eq!(error.message, format!("this node has no job {job}"));
+    }
+    assert_eq!(
+        machine.ask("list", json!({})).await.unwrap()["jobs"],
+        json!([])
+    );
+}
+
+#[tokio::test]
+async fn a_job_goes_on_while_the_daemon_is_started_again() {
+    let mut machine = Machine::new(Options::default());
+    let gate = machine.directory.path().join("gate");
+    let script = format!(
+        "echo begun; until test -e {}; do sleep 0.05; done; echo done; echo bad >&2; exit 3",
+        gate.display()
+    );
+    let job = machine.start(&script).await;
+    let id = json!({ "job": job });
+    machine
+        .until("tail", json!({ "job": job }), |piece| {
+            piece["text"] == json!("begun\n")
+        })
+        .await;
+    machine.restart();
+    let status = machine.ask("status", id.clone()).await.unwrap();
+    assert_eq!(
+        (&status["state"], &status["exitcode"]),
+        (&json!("running"), &Value::Null)
+    );
+    assert_eq!(status["caller"], json!("tester"));
+    assert_eq!(
+        machine.ask("list", json!({})).await.unwrap()["running"],
+        json!(1)
+    );
+
+    std::fs::write(&gate, "").unwrap();
+    let status = machine.until("status", id.clone(), exited).await;
+    assert_eq!(
+        (&status["exitcode"], &status["signal"]),
+        (&json!(3), &Value::Null)
+    );
+    assert_eq!(machine.printed(&job, "stdout").await, "begun\ndone\n");
+    assert_eq!(machine.printed(&job, "stderr").await, "bad\n");
+    let last = machine
+        .ask("tail", json!({"job": job, "offset": -5}))
+        .await
+        .unwrap();
+    assert_eq!(last["text"], json!("done\n"));
+    let killed = machine.ask("kill", id).await.unwrap();
+    assert_eq!(
+        (&killed["ended"], &killed["state"]),
+        (&json!(false), &json!("exited"))
+    );
+}
+
+#[tokio::test]
+async fn a_job_is_ended_with_its_children_gently_or_by_force() {
+    let machine = Machine::new(Options::default());
+    let gentle = machine.start("sleep 600 & echo $!; wait").await;
+    let stubborn = machine
+        .start("trap '' TERM; echo begun; while :; do sleep 1; done")
+        .await;
+    let begun = |answer: &Value| answer["text"].as_str().unwrap().ends_with('\n');
+    let child = machine.until("tail", json!({ "job": gentle }), begun).await;
+    let child = child["text"].as_str().unwrap().trim().to_owned();
+    machine
+        .until("tail", json!({ "job": stubborn }), begun)
+        .await;
+
+    let ended = machine
+        .ask("kill", json!({ "job": gentle, "grace": 60 }))
+        .await
+        .unwrap();
+    assert_eq!(
+        ended,
+        json!({"ended": true, "state": "exited", "exitcode": 143, "signal": 15})
+    );
+    let end = Instant::now() + PATIENCE;
+    while let Ok(stat) = std::fs::read_to_string(format!("/proc/{child}/stat")) {
+        if stat.contains(") Z ") {
+            break;
+        }
+        assert!(Instant::now() < end, "{stat}");
+        tokio::task::yield_now().await;
+    }
+    let ended = machine
+        .ask("kill", json!({ "job": stubborn, "grace": 1 }))
+        .await
+        .unwrap();
+    assert_eq!(
+        ended,
+        json!({"ended": true, "state": "killed", "exitcode": null, "signal": 9})
+    );
+    let status = machine
+        .ask("status", json!({ "job": stubborn }))
+        .await
+        .unwrap();
+    assert_eq!(status["state"], json!("killed"));
+}
+
+#[tokio::test]
+async fn a_spool_is_bounded_and_the_program_does_not_notice() {
+    let machine = Machine::new(Options {
+        spool_bytes: 1000,
+        ..Options::default()
+    });
+    let job = machine
+        .start("head -c 3000000 /dev/zero | tr '\\0' x; echo ok >&2")
+        .await;
+    let status = machine.until("status", json!({ "job": job }), exited).await;
+    assert_eq!(status["exitcode"], json!(0));
+    assert_eq!(machine.printed(&job, "stdout").await, "x".repeat(1000));
+    assert_eq!(machine.printed(&job, "stderr").await, "ok\n");
+}
+
+#[tokio::test]
+async fn only_so_many_jobs_are_remembered_and_running_ones_are_never_forgotten() {
+    let machine = Machine::new(Options {
+        jobs: 2,
+        ..Options::default()
+    });
+    let first = machine.start("true").await;
+    machine.printed(&first, "stdout").await;
+    let second = machine.start("sleep 600").await;
+    let third = machine.start("sleep 600").await;
+    assert!(
+        machine
+            .ask("status", json!({ "job": first }))
+            .await
+            .is_err()
+    );
+    let full = machine
+        .ask("start", json!({"script": "true"}))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        full.message,
+        "2 jobs run already, and [plugins.shell] allows 2"
+    );
+    for job in [second, third] {
+        machine.ask("kill", json!({ "job": job })).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_followed_line_by_line() {
+    let machine = Machine::new(Options::default());
+    let job = machine
+        .start("echo one; sleep 0.3; echo two; printf end")
+        .await;
+    let mut cx = Machine::context("tail");
+    let (sink, source) = channel();
+    cx.progress = sink;
+    let input = json!({"job": job, "follow": true});
+    let answer = machine.ask_in(&cx, "tail", input).await.unwrap();
+    assert_eq!(answer, json!({"text": "", "offset": 11, "end": true}));
+    let line = |line: &str| json!({"stream": "stdout", "line": line});
+    assert_eq!(told(&source).await, [line("one"), line("two"), line("end")]);
+}
+
+#[tokio::test]
+async fn what_is_secret_is_written_nowhere() {
+    let machine = Machine::new(Options::default());
+    let input = json!({"script": "cat; echo $TOKEN | wc -c", "env": {"TOKEN": "hunter2"}, "stdin": "hunter3"});
+    let started = machine.ask("start", input).await.unwrap();
+    let job = started["job"].as_str().unwrap().to_owned();
+    assert_eq!(machine.printed(&job, "stdout").await, "hunter38\n");
+    let directory = machine.directory.path().join("jobs").join(&job);
+    assert_eq!(mode(&directory), 0o700);
+    for entry in std::fs::read_dir(&directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap() != "stdout" {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(!text.contains("hunter"), "{}: {text}", path.display());
+        }
+    }
+    let status = machine.ask("status", json!({ "job": job })).await.unwrap();
+    assert!(!status.to_string().contains("hunter"));
+}
+
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
