@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::{Options, actions, agent};
 
 /// Long enough for anything on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// An agent as a daemon has it, and the directory that outlives it.
 struct Machine {

@@ -72,7 +72,7 @@ mod run {
 
     /// Waits until the file is there, and reads it.
     fn await_file(path: &Path) -> String {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         loop {
             match fs::read_to_string(path) {
                 Ok(text) => return text,
@@ -283,7 +283,7 @@ mod run {
         assert!(begin.elapsed() < Duration::from_secs(20));
         let pid: i32 = output.text().trim().parse().unwrap();
         let daemon = nix::unistd::Pid::from_raw(pid);
-        nix::sys::signal::kill(daemon, nix::sys::signal::Signal::SIGKILL).unwrap();
+        nix::sys::signal::kill(daemon, Signal::SIGKILL).unwrap();
     }
 
     #[test]
