@@ -25,7 +25,7 @@
 mod call;
 mod client;
 mod ddl;
-mod discovery;
+pub mod discovery;
 mod error;
 mod event;
 mod gather;
@@ -39,7 +39,7 @@ mod telling;
 pub use call::{Aim, Answers, Call};
 pub use client::{Client, Settings};
 pub use ddl::{DdlStore, DdlStoreError};
-pub use discovery::{Discovered, Window};
+pub use discovery::{Discovered, Method, Source, Wanted, Window};
 pub use error::ClientError;
 pub use event::{Answer, Event, Events};
 pub use letter::{Destination, Letter, letters};

@@ -8,12 +8,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A running demonstration; ended with its owner.
-struct Demo {
+pub(crate) struct Demo {
     directory: TempDir,
 }
 
 impl Demo {
-    fn up() -> Self {
+    pub(crate) fn up() -> Self {
         let demo = Self {
             directory: TempDir::new().unwrap(),
         };
@@ -41,12 +41,21 @@ impl Demo {
         nodes.next().unwrap().unwrap().path()
     }
 
-    fn fleet(&self) -> PathBuf {
+    pub(crate) fn fleet(&self) -> PathBuf {
         self.directory.path().join("fleet")
     }
 
+    pub(crate) fn rpc(&self, arguments: &[&str]) -> Output {
+        self.rpc_reading(std::process::Stdio::null(), arguments)
+    }
+
+    /// Runs `rpc` with this standard input.
     #[expect(clippy::disallowed_types, reason = "runs the real programs")]
-    fn rpc(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn rpc_reading(
+        &self,
+        input: impl Into<std::process::Stdio>,
+        arguments: &[&str],
+    ) -> Output {
         let path = std::env::var("PATH").unwrap_or_default();
         let path = format!(
             "{}:{path}",
@@ -60,6 +69,7 @@ impl Demo {
             .env("RPC_CONFIG", self.fleet().join("rpc.toml"))
             .env("RPCD", program("rpcd"))
             .env("PATH", path)
+            .stdin(input)
             .output()
             .unwrap()
     }
@@ -105,7 +115,7 @@ fn program(name: &str) -> PathBuf {
     path
 }
 
-fn told(output: &Output) -> String {
+pub(crate) fn told(output: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),

@@ -5,6 +5,7 @@
 mod architecture;
 mod ask;
 mod demo;
+mod discovery;
 mod docs;
 mod lifecycle;
 mod longrun;

@@ -7,11 +7,12 @@
 //! Everything that can be wrong about a request is found before the broker is spoken to. Nothing here draws results.
 
 mod error;
+mod external;
 mod fleet;
 mod gather;
 mod interrupt;
+mod locate;
 mod nearest;
-mod nodes;
 mod plan;
 mod progress;
 mod rollout;
@@ -21,7 +22,7 @@ mod words;
 
 pub use error::AskError;
 pub use fleet::{Fleet, Found};
-pub use nodes::{NodesError, read_nodes};
+pub use locate::locate;
 pub use plan::{Plan, Schemas};
 pub use progress::Progress;
 pub use rollout::{News, Question};

@@ -122,8 +122,8 @@ pub enum Command {
     /// Show how the values of a fact are spread
     #[command(after_help = facts::AFTER)]
     Facts(facts::Facts),
-    /// Show all about one node
-    #[command(after_help = inventory::AFTER)]
+    /// Show all about one node, or report on all of them
+    #[command(override_usage = inventory::USAGE, after_help = inventory::AFTER)]
     Inventory(inventory::Inventory),
     /// Ask an action of all nodes that match; also `rpc AGENT ACTION`
     #[command(override_usage = request::USAGE, after_help = request::AFTER)]

@@ -9,7 +9,7 @@ mod facts;
 mod filter;
 mod find;
 pub mod form;
-mod inventory;
+pub mod inventory;
 mod org;
 mod ping;
 mod plugin;

@@ -6,6 +6,7 @@ use crate::ask::AskError;
 use crate::broker::program::BrokerError;
 use crate::commands::demo::DemoError;
 use crate::commands::form::FormError;
+use crate::commands::inventory::InventoryFileError;
 use crate::exit::Exit;
 use crate::organisation::OrganisationError;
 use crate::organisation::push::PushError;
@@ -36,6 +37,9 @@ pub enum Error {
     /// The demonstration.
     #[error(transparent)]
     Demo(#[from] DemoError),
+    /// An inventory of the fleet.
+    #[error(transparent)]
+    Inventory(#[from] InventoryFileError),
     /// Standard output is closed or full.
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -57,7 +61,10 @@ impl Error {
             }
             Self::Broker(error) => error.hints(),
             Self::Demo(error) => error.hints(),
-            Self::Push(PushError::Refused(_)) | Self::Output(_) | Self::Runtime(_) => Vec::new(),
+            Self::Push(PushError::Refused(_))
+            | Self::Inventory(_)
+            | Self::Output(_)
+            | Self::Runtime(_) => Vec::new(),
         }
     }
 

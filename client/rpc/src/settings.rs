@@ -3,6 +3,7 @@
 //! The file is the first of `--config`, `RPC_CONFIG`, `~/.config/muster/rpc.toml` and `/etc/muster/rpc.toml`. Paths in
 //! it are relative to it. A key that nobody knows is a warning. Secrets are never in it, only paths to them.
 
+mod discovery;
 mod file;
 
 use std::fs;
@@ -10,6 +11,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use muster_client::Source;
 use muster_wire::identity::Name;
 use muster_wire::token::{KeyKind, PublicKey};
 
@@ -46,6 +48,10 @@ pub struct Settings {
     pub discovery_timeout: Duration,
     /// How long discovery waits after the last answer; the client library's own value when absent.
     pub discovery_window: Option<Duration>,
+    /// Where nodes are looked for, unless the command line says it.
+    pub source: Source,
+    /// Whether a request that may change something must say which nodes it means.
+    pub require_filter: bool,
     /// DDLs besides the built-in ones.
     pub ddls: PathBuf,
     /// What is odd about the file, for the user to be told.
@@ -156,6 +162,8 @@ impl Settings {
                     format!("is {timeout}; it must be 0 to 86400"),
                 )
             })?;
+        let source = discovery::source(&file.discovery, path.parent().unwrap_or(Path::new("")))
+            .map_err(|(key, problem)| wrong(key, problem))?;
         Ok(Self {
             file: path.to_owned(),
             urls,
@@ -168,6 +176,8 @@ impl Settings {
                 .map_err(|error| wrong("collective", format!("is no name: {error}")))?,
             discovery_timeout,
             discovery_window: file.discovery.window_ms.map(Duration::from_millis),
+            source,
+            require_filter: file.discovery.require_filter,
             ddls: beside(file.paths.ddls),
             warnings: unknown
                 .iter()

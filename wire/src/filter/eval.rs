@@ -35,15 +35,26 @@ impl Filter {
     }
 
     fn matches_names_and_facts(&self, node: &NodeView<'_>) -> bool {
-        let all_found = |wanted: &[Pattern], names: &[String]| {
-            wanted.iter().all(|pattern| pattern.finds(names))
-        };
         let identities = self.identities();
         (identities.is_empty()
             || identities
                 .iter()
                 .any(|pattern| pattern.matches(node.identity)))
-            && all_found(self.agents(), node.agents)
+            && self.matches_beside_identity(node)
+    }
+
+    /// Whether everything holds that is demanded besides an identity; for whoever knows more alternatives to
+    /// the filter's identities, such as the groups of an inventory. Data sources are unknown.
+    pub fn matches_apart_from_identity(&self, node: &NodeView<'_>) -> bool {
+        self.matches_beside_identity(node)
+            && self.select().is_none_or(|select| select.matches(node))
+    }
+
+    fn matches_beside_identity(&self, node: &NodeView<'_>) -> bool {
+        let all_found = |wanted: &[Pattern], names: &[String]| {
+            wanted.iter().all(|pattern| pattern.finds(names))
+        };
+        all_found(self.agents(), node.agents)
             && all_found(self.classes(), node.classes)
             && self.facts().iter().all(|term| term.matches(node.facts))
     }

@@ -3,11 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 
+use muster_client::discovery::{OptionError, Unanswerable};
 use muster_client::{ClientError, DdlStoreError};
 use muster_ddl::InputError;
 use muster_wire::filter::FilterError;
 
-use super::nodes::NodesError;
+use super::locate::LocateError;
 use crate::exit::Exit;
 
 /// Why nothing came of asking.
@@ -76,9 +77,31 @@ pub enum AskError {
         #[source]
         source: io::Error,
     },
-    /// The list of nodes to ask cannot be used.
+    /// Nodes cannot be looked for as it was said.
     #[error(transparent)]
-    Nodes(#[from] NodesError),
+    Locate(#[from] LocateError),
+    /// An option of a discovery method.
+    #[error(transparent)]
+    DiscoveryOption(#[from] OptionError),
+    /// A condition that the discovery method cannot answer.
+    #[error(transparent)]
+    Unanswerable(#[from] Unanswerable),
+    /// A request for everybody, which the configuration does not want.
+    #[error("no request sent: `{action}` may change something, and nothing says which nodes it is for (`discovery.require_filter` in {})", file.display())]
+    Unfiltered {
+        /// The action.
+        action: String,
+        /// The configuration.
+        file: PathBuf,
+    },
+    /// The standard input can be read only once.
+    #[error(
+        "the standard input cannot hold both the nodes and the input `{input}`; write the nodes into a file"
+    )]
+    TwoReaders {
+        /// The secret input.
+        input: String,
+    },
     /// Schemas cannot be read.
     #[error(transparent)]
     Schemas(#[from] DdlStoreError),
@@ -131,6 +154,9 @@ impl AskError {
                     .map(|action| format!("did you mean `rpc do {agent} {action}`?"));
                 nearest.chain([documentation(agent)]).collect()
             }
+            Self::Unfiltered { .. } => vec![
+                "say whom you mean, as in `-W country=uk`, `-C apache` or `--nodes FILE`; `-I /./` means every node".to_owned(),
+            ],
             Self::NoAction { agent, .. } | Self::Input { agent, .. } => vec![documentation(agent)],
             _ => Vec::new(),
         }
@@ -144,10 +170,13 @@ impl AskError {
             | Self::UnknownAgent { .. }
             | Self::UnknownAction { .. }
             | Self::NoAction { .. }
-            | Self::Nodes(NodesError::AndFilters | NodesError::TwoReaders { .. })
+            | Self::DiscoveryOption(_)
+            | Self::Unanswerable(_)
+            | Self::Unfiltered { .. }
+            | Self::TwoReaders { .. }
             | Self::Input { .. } => Exit::Usage,
             Self::Secret { .. }
-            | Self::Nodes(_)
+            | Self::Locate(_)
             | Self::Schemas(_)
             | Self::Client(_)
             | Self::Interrupted

@@ -1,14 +1,14 @@
 //! The fleet, as somebody asks it: connects, and finds nodes. Shows progress; draws no results.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use muster_client::{Answer, Client, ClientError, Server, Window};
-use muster_wire::filter::Filter;
+use muster_client::{Aim, Answer, Client, ClientError, Method, Server, Source, Window};
 use muster_wire::identity::Identity;
 
 use super::error::AskError;
 use super::interrupt::Interrupt;
+use super::locate::locate;
 use super::progress::Progress;
 use super::target::Target;
 use crate::clock;
@@ -21,6 +21,8 @@ pub struct Fleet {
     pub(super) client: Client,
     /// The longest time that is listened for nodes.
     pub(super) listen: Duration,
+    /// Where nodes are looked for.
+    source: Source,
 }
 
 /// The nodes that were found, and how.
@@ -44,8 +46,9 @@ impl Found {
 }
 
 impl Fleet {
-    /// Connects as the settings say; a collective and a time to listen that the target names win.
+    /// Connects as the settings say; what the target names itself wins: a collective, a time to listen, where nodes are looked for.
     pub async fn connect(settings: &Settings, target: &Target) -> Result<Self, AskError> {
+        let source = target.source(Some(settings))?;
         let servers = settings
             .urls
             .iter()
@@ -69,37 +72,63 @@ impl Fleet {
         Ok(Self {
             client: client.await?,
             listen: window.most,
+            source,
         })
     }
 
-    /// Pings whoever matches, and shows each answer as it comes. Answers whether nothing was lost.
-    pub async fn ping(&self, filter: &Filter, show: impl FnMut(&Answer)) -> Result<bool, AskError> {
+    /// How nodes are looked for.
+    pub fn method(&self) -> Method {
+        self.source.method()
+    }
+
+    /// Pings whoever is meant, and shows each answer as it comes. Answers whether nothing was lost.
+    pub async fn ping(
+        &self,
+        target: &Target,
+        progress: &Progress<'_>,
+        show: impl FnMut(&Answer),
+    ) -> Result<bool, AskError> {
+        let aim = match self.located(target, progress).await? {
+            Some(nodes) if nodes.is_empty() => return Ok(true),
+            Some(nodes) => Aim::Nodes(nodes),
+            None => Aim::Filter(target.filter.clone()),
+        };
         let mut interrupt = Interrupt::listen();
         tokio::select! {
-            complete = self.client.ping(filter.clone(), self.listen, show) => Ok(complete?),
+            complete = self.client.ping(aim, self.listen, show) => Ok(complete?),
             () = interrupt.came() => Err(AskError::Interrupted),
         }
     }
 
-    /// Finds the nodes that match. Nodes that the filter names are taken at their names.
+    /// Finds the nodes that are meant. Nodes that are named are taken at their names.
     pub async fn discover(
         &self,
-        filter: &Filter,
+        target: &Target,
         progress: &Progress<'_>,
     ) -> Result<Found, AskError> {
         let started = clock::now();
+        let begun = Instant::now();
+        if let Some(nodes) = self.located(target, progress).await? {
+            let stats = RequestStats {
+                started,
+                discovering: begun.elapsed(),
+                ..RequestStats::default()
+            };
+            return Ok(Found { nodes, stats });
+        }
+        let filter = &target.filter;
         if filter.identities_exact().is_some() {
             let nodes = self.client.discover(filter).await?.nodes;
             return Ok(Found::named(nodes));
         }
-        let waiting = progress.discovering();
+        let waiting = progress.discovering(Method::Broadcast);
         let mut interrupt = Interrupt::listen();
         let mut count = 0;
         let discovered = tokio::select! {
             discovered = self.client.discover_watching(filter, |_| { count += 1; waiting.count(count); }) => discovered?,
             () = interrupt.came() => return Err(AskError::Interrupted),
         };
-        progress.discovered(waiting, discovered.nodes.len());
+        progress.discovered(waiting, Method::Broadcast, discovered.nodes.len());
         let gaps = discovered
             .incomplete
             .then_some(Gap::Discovery)
@@ -115,6 +144,23 @@ impl Fleet {
             nodes: discovered.nodes,
             stats,
         })
+    }
+
+    /// The nodes that are meant, if they can be known without asking the fleet.
+    async fn located(
+        &self,
+        target: &Target,
+        progress: &Progress<'_>,
+    ) -> Result<Option<BTreeSet<Identity>>, AskError> {
+        let wanted = target.wanted(&self.source, Some(self.client.collective()));
+        if self.method() == Method::Broadcast {
+            return Ok(None);
+        }
+        let waiting = progress.discovering(self.method());
+        let nodes = locate(&self.source, &wanted, progress.printer()).await?;
+        let count = nodes.as_ref().map_or(0, BTreeSet::len);
+        progress.discovered(waiting, self.method(), count);
+        Ok(nodes)
     }
 }
 

@@ -5,10 +5,9 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use muster_client::Method;
 
 use crate::printer::{Printer, Talk};
-
-const DISCOVERING: &str = "Discovering nodes using the broadcast method ....";
 
 /// Whether waiting is shown, and to whom it is told instead.
 #[derive(Debug, Clone, Copy)]
@@ -30,21 +29,24 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// Where else to tell something.
+    pub fn printer(&self) -> &'a Printer {
+        self.printer
+    }
+
     /// Nodes are looked for.
-    pub fn discovering(&self) -> Waiting {
+    pub fn discovering(&self, method: Method) -> Waiting {
         let waiting = self.waiting(None, "{prefix} {msg}");
-        waiting
-            .0
-            .set_prefix("Discovering nodes using the broadcast method ....");
+        waiting.0.set_prefix(discovering(method));
         waiting.0.set_message("0");
         waiting
     }
 
     /// So many nodes were found: said at a terminal, elsewhere only to who wants details.
-    pub fn discovered(&self, waiting: Waiting, count: usize) {
+    pub fn discovered(&self, waiting: Waiting, method: Method, count: usize) {
         let shown = !waiting.0.is_hidden();
         waiting.over();
-        let line = format_args!("{DISCOVERING} {count}");
+        let line = format!("{} {count}", discovering(method));
         if shown {
             self.printer.say(format_args!("{line}\n"));
         } else {
@@ -93,6 +95,10 @@ impl<'a> Progress<'a> {
         bar.enable_steady_tick(Duration::from_millis(100));
         Waiting(bar)
     }
+}
+
+fn discovering(method: Method) -> String {
+    format!("Discovering nodes using the {method} method ....")
 }
 
 impl Waiting {

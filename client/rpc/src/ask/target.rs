@@ -1,18 +1,31 @@
-//! Which nodes are meant, in which collective, and how long is listened for them: the filter flags, read.
+//! Which nodes are meant, in which collective, where they are looked for, and for how long: the filter flags, read.
 
+use std::path::Path;
 use std::time::Duration;
 
+use muster_client::discovery::{Kind, Options};
+use muster_client::{Source, Wanted};
+use muster_ddl::Action;
 use muster_wire::filter::{Filter, FilterError, Sources};
 use muster_wire::identity::Name;
 
 use super::error::AskError;
 use crate::cli::filters::Filters;
+use crate::settings::Settings;
 
 /// Which nodes are meant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Target {
-    /// What they must satisfy.
+    /// What they must satisfy, the agent that is asked among it.
     pub filter: Filter,
+    /// What was typed of it.
+    typed: Filter,
+    /// Groups of an inventory: `-I group:NAME`.
+    groups: Vec<String>,
+    /// Queries for `PuppetDB`: `-I pql:QUERY`.
+    pql: Vec<String>,
+    /// Where they are looked for; the configured place when absent.
+    source: Option<Source>,
     /// The collective; the configured one when absent.
     pub collective: Option<Name>,
     /// Listen exactly this long for nodes.
@@ -29,11 +42,20 @@ fn with_select(filter: Filter, text: &str) -> Result<Filter, FilterError> {
 impl Target {
     /// Reads the flags.
     pub fn read(flags: &Filters) -> Result<Self, AskError> {
+        let mut identities = Vec::new();
+        let (mut groups, mut pql) = (Vec::new(), Vec::new());
+        for text in &flags.identities {
+            match text.split_once(':') {
+                Some(("group", name)) => groups.push(name.to_owned()),
+                Some(("pql", query)) => pql.push(query.to_owned()),
+                _ => identities.push(text.clone()),
+            }
+        }
         let kinds: [(&'static str, &[String], With); 6] = [
             ("--with-fact", &flags.facts, Filter::with_fact),
             ("--with-class", &flags.classes, Filter::with_class),
             ("--with-agent", &flags.agents, Filter::with_agent),
-            ("--with-identity", &flags.identities, Filter::with_identity),
+            ("--with-identity", &identities, Filter::with_identity),
             ("--with", &flags.mixed, Filter::with_words),
             ("--select", &flags.select, with_select),
         ];
@@ -44,15 +66,83 @@ impl Target {
             }
         }
         Ok(Self {
+            typed: filter.clone(),
             filter,
+            groups,
+            pql,
+            source: source(flags)?,
             collective: flags.target.clone(),
             listen: flags.discovery_timeout,
         })
     }
 
+    /// All nodes of a collective, or of the configured one.
+    pub fn of_collective(collective: Option<Name>) -> Self {
+        Self {
+            collective,
+            source: Some(Source::Broadcast),
+            ..Self::default()
+        }
+    }
+
+    /// Where the nodes are looked for. What is wanted of them must be something that can be answered there.
+    pub fn source(&self, settings: Option<&Settings>) -> Result<Source, AskError> {
+        let configured = || settings.map(|settings| settings.source.clone());
+        let source = self.source.clone().or_else(configured);
+        let source = source.unwrap_or(Source::Broadcast);
+        let method = source.method();
+        method.check(&self.wanted(&source, None))?;
+        Ok(source)
+    }
+
+    /// What is wanted of nodes that are looked for there. A source that knows nothing of agents is not asked for the one that the
+    /// request is for: a node without it says so.
+    pub fn wanted(&self, source: &Source, collective: Option<&Name>) -> Wanted {
+        let knows_agents = source.method().answers().contains(&Kind::Agents);
+        let filter = if knows_agents {
+            &self.filter
+        } else {
+            &self.typed
+        };
+        Wanted {
+            filter: filter.clone(),
+            groups: self.groups.clone(),
+            pql: self.pql.clone(),
+            collective: self.collective.as_ref().or(collective).cloned(),
+        }
+    }
+
+    /// Refuses a request that may change something and means everybody, where the settings want it to say whom it means. The
+    /// agent alone says nothing: everybody has it.
+    pub fn check_filtered(
+        &self,
+        source: &Source,
+        action: &Action,
+        settings: &Settings,
+    ) -> Result<(), AskError> {
+        let typed = &self.typed;
+        let filtered = !typed.facts().is_empty()
+            || !typed.classes().is_empty()
+            || !typed.identities().is_empty()
+            || typed.select().is_some()
+            || !self.groups.is_empty()
+            || !self.pql.is_empty()
+            || matches!(source, Source::Flat { .. } | Source::Stdin { .. });
+        if filtered || action.read_only() || !settings.require_filter {
+            return Ok(());
+        }
+        Err(AskError::Unfiltered {
+            action: action.name().to_owned(),
+            file: settings.file.clone(),
+        })
+    }
+
     /// The target of a request to `agent`: whoever has it, unless nodes are named.
     pub fn with_agent(mut self, agent: &str) -> Result<Self, AskError> {
-        if self.filter.identities_exact().is_none() {
+        let is_named = self.groups.is_empty()
+            && self.pql.is_empty()
+            && self.filter.identities_exact().is_some();
+        if !is_named {
             let with = self.filter.with_agent(agent);
             self.filter = with.map_err(|source| AskError::Filter {
                 flag: "--with-agent",
@@ -61,6 +151,27 @@ impl Target {
         }
         Ok(self)
     }
+}
+
+/// Where the flags say that nodes are looked for, if they do.
+fn source(flags: &Filters) -> Result<Option<Source>, AskError> {
+    if let Some(list) = &flags.nodes {
+        let (file, form) = (list.clone(), None);
+        let is_stdin = list.as_os_str() == "-";
+        return Ok(Some(if is_stdin {
+            Source::Stdin { form }
+        } else {
+            Source::Flat { file, form }
+        }));
+    }
+    let Some(method) = flags.method else {
+        return Ok(None);
+    };
+    let mut options = Options::default();
+    for pair in &flags.options {
+        options.pair(pair)?;
+    }
+    Ok(Some(Source::read(method, &options, Path::new(""))?))
 }
 
 #[cfg(test)]
@@ -121,6 +232,46 @@ mod tests {
                      ^
         "#);
         assert_eq!(error.exit(), Exit::Usage);
+    }
+
+    #[test]
+    fn a_source_is_asked_only_what_it_can_answer() {
+        let flags = |nodes: Option<&str>, words: &[&str], identities: &[&str]| Filters {
+            nodes: nodes.map(Into::into),
+            mixed: words.iter().map(ToString::to_string).collect(),
+            identities: identities.iter().map(ToString::to_string).collect(),
+            ..Filters::default()
+        };
+        let listed = Target::read(&flags(Some("list"), &[], &["/^web/"])).unwrap();
+        let listed = listed.with_agent("service").unwrap();
+        let source = listed.source(None).unwrap();
+        // The agent is implied, and a list knows nothing of agents.
+        let wanted = listed.wanted(&source, None);
+        assert_eq!(
+            (
+                wanted.filter.agents().len(),
+                wanted.filter.identities().len()
+            ),
+            (0, 1)
+        );
+        for (flags, told) in [
+            (
+                flags(Some("-"), &["apache"], &[]),
+                "the discovery method stdin cannot answer classes (-C, -W)",
+            ),
+            (
+                flags(None, &[], &["group:web"]),
+                "broadcast cannot answer groups (-I group:NAME); only inventory can",
+            ),
+            (
+                flags(None, &[], &["pql:nodes[certname] { }"]),
+                "cannot answer PQL (-I pql:QUERY); only puppetdb can",
+            ),
+        ] {
+            let error = Target::read(&flags).unwrap().source(None).unwrap_err();
+            assert!(error.to_string().contains(told), "{error}");
+            assert_eq!(error.exit(), Exit::Usage);
+        }
     }
 
     #[test]

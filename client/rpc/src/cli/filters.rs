@@ -1,9 +1,11 @@
-//! The flags that say which nodes are meant: the same for every command that asks the fleet. Kinds are combined with
-//! "and"; several `-I` are alternatives. What the texts mean is read elsewhere.
+//! The flags that say which nodes are meant, and where they are looked for: the same for every command that asks the fleet.
+//! Kinds are combined with "and"; several `-I` are alternatives. What the texts mean is read elsewhere.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use muster_client::Method;
 use muster_wire::identity::Name;
 
 use super::seconds::seconds;
@@ -37,4 +39,13 @@ pub struct Filters {
     /// Listen this long for nodes, however quiet it is
     #[arg(long, alias = "dt", value_name = "SECONDS", value_parser = seconds, help_heading = HEADING)]
     pub discovery_timeout: Option<Duration>,
+    /// Take the nodes that this file lists, as lines, JSON or YAML; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "options"], help_heading = HEADING)]
+    pub nodes: Option<PathBuf>,
+    /// Find nodes by broadcast, flat, stdin, external, inventory or puppetdb
+    #[arg(long = "dm", visible_alias = "disc-method", value_name = "METHOD", help_heading = HEADING)]
+    pub method: Option<Method>,
+    /// An option of that method, as in file=fleet.json
+    #[arg(long = "do", visible_alias = "disc-option", value_name = "KEY=VALUE", requires = "method", help_heading = HEADING)]
+    pub options: Vec<String>,
 }

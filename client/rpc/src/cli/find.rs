@@ -10,6 +10,7 @@ pub const AFTER: &str = "Examples:
   rpc find -W \"environment=development customer=acme mysql::master\"
   rpc find -F \"os.family=Debian\" -A puppetral
   rpc find -I /^web/ -j
+  rpc find --dm inventory --do file=fleet.json -S \"apache or country=uk\"
 
 Exits with 1 when there is no such node.";
 

@@ -1,6 +1,5 @@
 //! `rpc do`: what may be typed.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -42,9 +41,6 @@ pub struct Request {
     /// How long a node may take until it begins
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
     pub ttl: Duration,
-    /// Ask the nodes that this file lists, as lines or JSON; - is standard input
-    #[arg(long, value_name = "FILE", help_heading = "Filters")]
-    pub nodes: Option<PathBuf>,
     /// How results are shown.
     #[command(flatten)]
     pub output: Output,

@@ -24,7 +24,7 @@ pub async fn run(args: Facts, cx: Context<'_>) -> Result<Exit, Error> {
     let plan = Plan::new(ddl, action, &words.inputs)?;
     let fleet = Fleet::connect(&settings, &target).await?;
     let progress = Progress::new(cx.printer, json.is_none());
-    let found = fleet.discover(&target.filter, &progress).await?;
+    let found = fleet.discover(&target, &progress).await?;
     let report = fleet
         .ask(Question::new(&plan), found, &progress, |_| Ok(()))
         .await?;

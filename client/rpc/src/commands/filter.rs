@@ -15,6 +15,7 @@ pub fn run(command: &Filter, cx: Context<'_>) -> Result<Exit, Error> {
 
 fn explain(args: &Explain, cx: Context<'_>) -> Result<Exit, Error> {
     let target = Target::read(&args.filters)?;
+    target.source(None)?;
     cx.printer.line(target.filter.explain())?;
     if let Some(select) = target.filter.select() {
         cx.printer.detail(format_args!("normal form: {select}"));

@@ -1,33 +1,38 @@
-//! `rpc find`: the names of the nodes that match, one a line. Always asks, even for nodes that are named.
+//! `rpc find`: the names of the nodes that match, one a line. A broadcast always asks, even for nodes that are named; any other
+//! method is taken at its word, and the broker is not needed.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use muster_wire::identity::Identity;
+
 use super::context::Context;
 use super::form;
-use crate::ask::{Fleet, Target};
+use crate::ask::{Fleet, Progress, Target, locate};
 use crate::cli::find::Find;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::nodes::{Document, sentence};
 use crate::report::Gap;
+use crate::settings::Settings;
 
 /// Runs the command.
 pub async fn run(args: Find, cx: Context<'_>) -> Result<Exit, Error> {
     let target = Target::read(&args.filters)?;
     let json = form::json(&args.json)?;
     let settings = cx.settings()?;
-    let fleet = Fleet::connect(&settings, &target).await?;
+    let source = target.source(Some(&settings))?;
     let begun = Instant::now();
-    let mut nodes = BTreeSet::new();
-    let complete = fleet
-        .ping(&target.filter, |answer| {
-            nodes.insert(answer.reply.sender.clone());
-        })
-        .await?;
-    cx.printer.detail(sentence(nodes.len(), begun.elapsed()));
+    let wanted = target.wanted(&source, Some(&settings.collective));
+    let (nodes, complete) = match locate(&source, &wanted, cx.printer).await? {
+        Some(nodes) => (nodes, true),
+        None => ask(&target, &settings, cx).await?,
+    };
+    let method = source.method();
+    cx.printer
+        .detail(sentence(nodes.len(), begun.elapsed(), method));
     if let Some(json) = &json {
-        cx.json(&Document::new(&nodes, !complete), json)?;
+        cx.json(&Document::new(&nodes, !complete, method), json)?;
     } else {
         let mut names = String::new();
         for node in &nodes {
@@ -48,4 +53,20 @@ pub async fn run(args: Find, cx: Context<'_>) -> Result<Exit, Error> {
         return Ok(Exit::Local);
     }
     Ok(Exit::Passed)
+}
+
+/// Who answers, and whether nothing was lost.
+async fn ask(
+    target: &Target,
+    settings: &Settings,
+    cx: Context<'_>,
+) -> Result<(BTreeSet<Identity>, bool), Error> {
+    let fleet = Fleet::connect(settings, target).await?;
+    let mut nodes = BTreeSet::new();
+    let complete = fleet
+        .ping(target, &Progress::new(cx.printer, false), |answer| {
+            nodes.insert(answer.reply.sender.clone());
+        })
+        .await?;
+    Ok((nodes, complete))
 }

@@ -1,4 +1,8 @@
-//! `rpc inventory`: all about one node.
+//! `rpc inventory`: all about one node, and reports about all of them.
+
+mod collectives;
+mod error;
+mod export;
 
 use std::collections::BTreeSet;
 
@@ -14,22 +18,39 @@ use crate::render::inventory::{Document, Inventory};
 use crate::render::printable::line;
 use crate::report::Report;
 
-/// Runs the command. The node is asked both questions at once.
+pub use error::InventoryFileError;
+
+/// Runs the command.
 pub async fn run(args: inventory::Inventory, cx: Context<'_>) -> Result<Exit, Error> {
+    if let Some(path) = &args.validate {
+        return export::validate(path, cx);
+    }
+    if let Some(path) = &args.export {
+        return export::run(path, args.update, &args.filters, cx).await;
+    }
+    match &args.node {
+        Some(node) => about(node, &args, cx).await,
+        None => collectives::run(&args, cx).await,
+    }
+}
+
+/// All about one node, which is asked both questions at once.
+async fn about(
+    node: &Identity,
+    args: &inventory::Inventory,
+    cx: Context<'_>,
+) -> Result<Exit, Error> {
     let json = form::json(&args.json)?;
     let settings = cx.settings()?;
     let schemas = Schemas::load(Some(&settings))?;
-    let target = Target {
-        collective: args.target.clone(),
-        ..Target::default()
-    };
+    let target = Target::of_collective(args.filters.target.clone());
     let fleet = Fleet::connect(&settings, &target).await?;
     let (inventory, statistics) = tokio::try_join!(
-        ask(&fleet, &schemas, "inventory", &args, cx),
-        ask(&fleet, &schemas, "daemon_stats", &args, cx),
+        ask(&fleet, &schemas, "inventory", node, cx),
+        ask(&fleet, &schemas, "daemon_stats", node, cx),
     )?;
     let page = Inventory {
-        node: &args.node,
+        node,
         known: &inventory,
         statistics: &statistics,
     };
@@ -38,7 +59,7 @@ pub async fn run(args: inventory::Inventory, cx: Context<'_>) -> Result<Exit, Er
     } else if inventory.stats.responses() + statistics.stats.responses() > 0 {
         cx.printer.text(page.text(cx.printer.screen().width))?;
     }
-    complain(&args.node, &[&inventory, &statistics], cx);
+    complain(node, &[&inventory, &statistics], cx);
     Ok(inventory.stats.exit().max(statistics.stats.exit()))
 }
 
@@ -46,13 +67,13 @@ async fn ask(
     fleet: &Fleet,
     schemas: &Schemas,
     action: &str,
-    args: &inventory::Inventory,
+    node: &Identity,
     cx: Context<'_>,
 ) -> Result<Report, Error> {
     let words = Words::read("rpcutil", &[action.to_owned()])?;
     let (ddl, action) = schemas.action(&words)?;
     let plan = Plan::new(ddl, action, &[])?;
-    let found = Found::named(BTreeSet::from([args.node.clone()]));
+    let found = Found::named(BTreeSet::from([node.clone()]));
     fleet
         .ask(
             Question::new(&plan),

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::form;
-use crate::ask::{Fleet, Target};
+use crate::ask::{Fleet, Progress, Target};
 use crate::cli::ping::Ping;
 use crate::clock;
 use crate::error::Error;
@@ -21,7 +21,7 @@ pub async fn run(args: Ping, cx: Context<'_>) -> Result<Exit, Error> {
     let mut pongs = Vec::new();
     let mut printed: Result<(), OutputError> = Ok(());
     let complete = fleet
-        .ping(&target.filter, |answer| {
+        .ping(&target, &Progress::new(cx.printer, false), |answer| {
             let reply = &answer.reply;
             let pong = Pong::new(reply.sender.clone(), answer.after, reply.time, clock::now());
             if json.is_none() && printed.is_ok() {

@@ -2,17 +2,11 @@
 
 mod output;
 
-use std::collections::BTreeSet;
-
-use muster_client::choose;
+use muster_client::{Source, choose};
 use muster_ddl::Action;
-use muster_wire::identity::Identity;
 
 use super::context::Context;
-use crate::ask::{
-    AskError, Fleet, Found, NodesError, Plan, Progress, Question, Schemas, Target, Words,
-    read_nodes, read_secrets,
-};
+use crate::ask::{AskError, Fleet, Plan, Progress, Question, Schemas, Target, Words, read_secrets};
 use crate::cli::Cli;
 use crate::cli::request::Request;
 use crate::error::Error;
@@ -44,18 +38,17 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
         schemas.commands = Cli::commands();
     }
     let (ddl, action) = schemas.action(&words)?;
-    let nodes = listed(&args, &target, &words, action)?;
     let target = target.with_agent(ddl.name())?;
+    let source = target.source(settings.as_ref())?;
+    check_readers(&source, &words, action)?;
     let inputs = read_secrets(action, words.inputs).await?;
     let plan = Plan::new(ddl, action, &inputs)?;
 
     let settings = settings.map_or_else(|| cx.settings(), Ok)?;
+    target.check_filtered(&source, action, &settings)?;
     let fleet = Fleet::connect(&settings, &target).await?;
     let progress = Progress::new(cx.printer, !form.is_json() && !args.output.no_progress);
-    let mut found = match nodes {
-        Some(nodes) => Found::named(nodes),
-        None => fleet.discover(&target.filter, &progress).await?,
-    };
+    let mut found = fleet.discover(&target, &progress).await?;
     if let Some(limit) = args.pace.limit() {
         found.nodes = choose(&found.nodes, limit, args.pace.limit_seed);
     }
@@ -97,28 +90,18 @@ impl Request {
     }
 }
 
-/// The nodes that `--nodes` lists, if it is given.
-fn listed(
-    args: &Request,
-    target: &Target,
-    words: &Words,
-    action: &Action,
-) -> Result<Option<BTreeSet<Identity>>, AskError> {
-    let Some(path) = &args.nodes else {
-        return Ok(None);
-    };
-    if !target.filter.is_empty() {
-        return Err(NodesError::AndFilters.into());
-    }
+/// The standard input holds the nodes or a secret, not both.
+fn check_readers(source: &Source, words: &Words, action: &Action) -> Result<(), AskError> {
     let secret = words
         .inputs
         .iter()
         .find(|(name, value)| value == "-" && action.is_sensitive(name));
-    if let Some((input, _)) = secret.filter(|_| path.as_os_str() == "-") {
-        let input = input.clone();
-        return Err(NodesError::TwoReaders { input }.into());
+    match (source, secret) {
+        (Source::Stdin { .. }, Some((input, _))) => Err(AskError::TwoReaders {
+            input: input.clone(),
+        }),
+        _ => Ok(()),
     }
-    Ok(Some(read_nodes(path)?))
 }
 
 /// Nothing was sent, because there is nobody to send it to.

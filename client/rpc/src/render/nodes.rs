@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_client::Method;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
 /// What `--verbose` adds.
-pub fn sentence(count: usize, took: Duration) -> String {
+pub fn sentence(count: usize, took: Duration, method: Method) -> String {
     let nodes = if count == 1 { "node" } else { "nodes" };
     format!(
-        "Discovered {count} {nodes} in {:.2} seconds using the broadcast discovery plugin",
+        "Discovered {count} {nodes} in {:.2} seconds using the {method} discovery method",
         took.as_secs_f64()
     )
 }
@@ -21,15 +22,17 @@ pub struct Document<'a> {
     schema: &'static str,
     nodes: &'a BTreeSet<Identity>,
     incomplete: bool,
+    method: &'static str,
 }
 
 impl<'a> Document<'a> {
     /// The document of these nodes; `incomplete` when there may be more.
-    pub fn new(nodes: &'a BTreeSet<Identity>, incomplete: bool) -> Self {
+    pub fn new(nodes: &'a BTreeSet<Identity>, incomplete: bool, method: Method) -> Self {
         Self {
             schema: "muster.nodes.v1",
             nodes,
             incomplete,
+            method: method.name(),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The keys of `rpc.toml` as they are written, with their defaults. What they mean is settled one level up.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
 /// Every key that a file may hold.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 13] = [
     "collective",
     "broker.urls",
     "broker.ca",
@@ -15,6 +16,9 @@ const KEYS: [&str; 10] = [
     "trust.account",
     "discovery.timeout_seconds",
     "discovery.window_ms",
+    "discovery.method",
+    "discovery.options",
+    "discovery.require_filter",
     "paths.ddls",
 ];
 
@@ -50,6 +54,9 @@ pub(super) struct Trust {
 pub(super) struct Discovery {
     pub(super) timeout_seconds: f64,
     pub(super) window_ms: Option<u64>,
+    pub(super) method: Option<String>,
+    pub(super) options: BTreeMap<String, toml::Value>,
+    pub(super) require_filter: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -95,6 +102,9 @@ impl Default for Discovery {
         Self {
             timeout_seconds: 2.0,
             window_ms: None,
+            method: None,
+            options: BTreeMap::new(),
+            require_filter: false,
         }
     }
 }

@@ -41,6 +41,55 @@ fn two_keys_are_enough() {
 }
 
 #[test]
+fn a_way_to_find_nodes_may_be_the_configured_one() {
+    use muster_client::Source;
+    assert_eq!(parse(&minimal()).unwrap().source, Source::Broadcast);
+    let with = |text: &str| parse(&format!("{}[discovery]\n{text}", minimal()));
+    let settings = with("method = \"inventory\"\noptions.file = \"fleet.yaml\"\n").unwrap();
+    let file = PathBuf::from("/e/fleet.yaml");
+    assert_eq!(settings.source, Source::Inventory { file });
+    assert!(settings.warnings.is_empty() && !settings.require_filter);
+    let text = "require_filter = true\nmethod = \"external\"\n[discovery.options]\ncommand = [\"bin/find nodes\", \"-a b\"]\ntimeout = 5\nsite = \"lhr\"\n";
+    let settings = with(text).unwrap();
+    assert!(settings.require_filter);
+    let Source::External {
+        command,
+        timeout,
+        options,
+    } = settings.source
+    else {
+        panic!()
+    };
+    assert_eq!(command, ["/e/bin/find nodes", "-a b"]);
+    assert_eq!((timeout.as_secs(), options["site"].as_str()), (5, "lhr"));
+    for (text, expected) in [
+        (
+            "method = \"mongo\"",
+            "`discovery.method` cannot be used: \"mongo\" is no discovery method",
+        ),
+        (
+            "method = \"inventory\"",
+            "`discovery.options` cannot be used: the discovery method inventory needs the option `file`",
+        ),
+        (
+            "options.file = \"x\"",
+            "the discovery method broadcast has no option `file`",
+        ),
+        (
+            "method = \"external\"\noptions.command = [1]",
+            "has `command`, which must be a text",
+        ),
+        (
+            "method = \"external\"\noptions.command = {}",
+            "has `command`, which must be a text",
+        ),
+    ] {
+        let told = with(text).unwrap_err().to_string();
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
 fn paths_are_relative_to_the_file() {
     let text = format!("paths.ddls = \"../ddl\"\n{}", minimal());
     let text = text.replace(

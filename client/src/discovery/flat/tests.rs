@@ -1,10 +1,16 @@
 //! Lists of nodes in every form, and what is none.
 
+use std::fmt::Write as _;
+
 use proptest::prelude::*;
 
-use super::{NodesError, parse, read_nodes};
-use crate::render::fixtures;
-use crate::render::json::Request;
+use super::{Form, ListError, narrow, read_file};
+
+fn parse(
+    text: &str,
+) -> Result<std::collections::BTreeSet<muster_wire::identity::Identity>, ListError> {
+    super::parse(text, None)
+}
 
 fn names(text: &str) -> Vec<String> {
     let nodes = parse(text).unwrap();
@@ -39,12 +45,58 @@ fn json_has_names_or_objects_that_hold_them() {
 
 #[test]
 fn the_document_of_an_earlier_request_names_whoever_answered() {
-    let replies = [("b", 0), ("a", 1)];
-    let replies =
-        replies.map(|(node, code)| fixtures::reply(node, code, "", serde_json::json!({})));
-    let report = fixtures::report("rpcutil", "ping", replies.to_vec());
-    let document = serde_json::to_string_pretty(&Request::new(&report)).unwrap();
-    assert_eq!(names(&document), ["a", "b"]);
+    let document = r#"{"schema": "muster.request.v1", "agent": "rpcutil", "action": "ping",
+        "replies": [{"sender": "b", "statuscode": 0, "data": {}}, {"sender": "a", "statuscode": 1, "data": {}}],
+        "request_stats": {"no_responses": ["c"]}}"#;
+    assert_eq!(names(document), ["a", "b"]);
+}
+
+#[test]
+fn yaml_is_known_by_its_beginning_its_name_or_because_somebody_says_so() {
+    for text in ["---\n- b\n- a\n", "# ours\n- sender: a\n- certname: b\n"] {
+        assert_eq!(names(text), ["a", "b"], "{text}");
+    }
+    let text = "nodes:\n  - a\n  - b\n";
+    assert!(parse(text).is_err());
+    assert_eq!(super::parse(text, Some(Form::Yaml)).unwrap().len(), 2);
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = directory.path().join("nodes.yaml");
+    std::fs::write(&path, text).unwrap();
+    assert_eq!(read_file(&path, None).unwrap().len(), 2);
+    assert!(matches!(
+        read_file(&path, Some(Form::Json)),
+        Err(ListError::Json(_))
+    ));
+    // A bomb of aliases is refused, and quickly.
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for n in 1..12 {
+        let last = format!("*a{}", n - 1);
+        let row = [last.as_str(); 9].join(", ");
+        writeln!(bomb, "a{n}: &a{n} [{row}]").unwrap();
+    }
+    assert!(matches!(
+        super::parse(&bomb, Some(Form::Yaml)),
+        Err(ListError::Yaml(_))
+    ));
+}
+
+#[test]
+fn identities_choose_from_a_list() {
+    let nodes = parse("web1\nweb2\ndb1\n").unwrap();
+    let filter = muster_wire::filter::Filter::default();
+    assert_eq!(narrow(nodes.clone(), &filter), nodes);
+    let web = filter
+        .with_identity("/^web/")
+        .unwrap()
+        .with_identity("nobody")
+        .unwrap();
+    let left = narrow(nodes, &web);
+    assert_eq!(
+        left.iter()
+            .map(muster_wire::identity::Identity::as_str)
+            .collect::<Vec<_>>(),
+        ["web1", "web2"]
+    );
 }
 
 #[test]
@@ -53,7 +105,7 @@ fn what_is_no_name_is_told_with_its_place() {
         ("web1\n\nweb 2\n", "line 3: `web 2` holds ' '"),
         ("web1\n*\n", "line 2: `*` holds '*'"),
         (r#"["a", "b!"]"#, "name 2: `b!` holds '!'"),
-        ("\u{1b}[2J", "line 1: `\\x1b[2J` holds"),
+        ("\u{1b}[2J", "line 1: `\\u{1b}[2J` holds"),
         (r#"["a", 7]"#, "entry 2 is no node"),
         (r#"[{"name": "a"}]"#, "entry 1 is no node"),
         (r#"["a""#, "it begins like JSON, but is none"),
@@ -67,11 +119,11 @@ fn what_is_no_name_is_told_with_its_place() {
 fn a_list_without_nodes_asks_nobody() {
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("nodes");
-    assert!(matches!(read_nodes(&path), Err(NodesError::Read { .. })));
+    assert!(matches!(read_file(&path, None), Err(ListError::Read(_))));
     std::fs::write(&path, "# gone\n").unwrap();
-    assert!(matches!(read_nodes(&path), Err(NodesError::Empty { .. })));
+    assert!(matches!(read_file(&path, None), Err(ListError::Empty)));
     std::fs::write(&path, "a\nb").unwrap();
-    assert_eq!(read_nodes(&path).unwrap().len(), 2);
+    assert_eq!(read_file(&path, None).unwrap().len(), 2);
 }
 
 proptest! {

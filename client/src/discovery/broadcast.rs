@@ -1,7 +1,6 @@
 //! Finding nodes by asking everybody: a broadcast that only matching nodes answer.
 //!
-//! A filter of exact identities needs no discovery: [`known`] answers at once. Other ways to know nodes (files, inventories) come
-//! in as [`crate::Aim::Nodes`].
+//! A filter of exact identities needs no discovery: [`known`] answers at once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,44 +9,14 @@ use muster_wire::filter::Filter;
 use muster_wire::identity::Identity;
 use tokio::time::Instant;
 
+use super::Discovered;
 use crate::call::{Aim, Call};
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::event::{Answer, Event};
 
-/// When a broadcast that nobody knows the size of is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
-    /// At most this long.
-    pub most: Duration,
-    /// This long after the last answer, once there is one.
-    pub quiet: Duration,
-}
-
-impl Default for Window {
-    fn default() -> Self {
-        Self {
-            most: Duration::from_secs(2),
-            quiet: Duration::from_millis(300),
-        }
-    }
-}
-
-/// What discovery found.
-#[derive(Debug, Clone, Default)]
-pub struct Discovered {
-    /// The nodes.
-    pub nodes: BTreeSet<Identity>,
-    /// How long it took.
-    pub took: Duration,
-    /// Answers may have been lost: there may be more nodes.
-    pub incomplete: bool,
-    /// Whether everybody was asked; false when the filter named the nodes.
-    pub broadcast: bool,
-}
-
 /// The nodes that a filter names by their exact identities, if it says nothing else.
-pub(crate) fn known(filter: &Filter) -> Option<BTreeSet<Identity>> {
+pub(super) fn known(filter: &Filter) -> Option<BTreeSet<Identity>> {
     filter
         .identities_exact()?
         .into_iter()
@@ -78,7 +47,8 @@ impl Client {
             broadcast: true,
             ..Discovered::default()
         };
-        self.ping(filter.clone(), self.party.window.most, |answer| {
+        let everybody = Aim::Filter(filter.clone());
+        self.ping(everybody, self.party.window.most, |answer| {
             found.nodes.insert(answer.reply.sender.clone());
             show(answer);
         })
@@ -88,14 +58,15 @@ impl Client {
         Ok(found)
     }
 
-    /// Pings whoever matches, and shows each answer as it comes; whether nothing was lost.
+    /// Pings whoever is meant, and shows each answer as it comes; whether nothing was lost. Known nodes are waited for until all
+    /// have answered or are known to be absent, for `wait` at most.
     pub async fn ping(
         &self,
-        filter: Filter,
+        aim: Aim,
         wait: Duration,
         mut show: impl FnMut(&Answer),
     ) -> Result<bool, ClientError> {
-        let mut call = Call::new("rpcutil", "ping", Aim::Filter(filter))?;
+        let mut call = Call::new("rpcutil", "ping", aim)?;
         call.wait = wait;
         let mut events = self.call(call);
         let mut complete = true;

@@ -1,0 +1,134 @@
+//! Who is in which collective, as a table for people, a document for programs, and a drawing for `GraphViz`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use muster_wire::identity::Identity;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::json::Stats;
+use super::printable::line;
+use crate::commands::table::table;
+use crate::report::Report;
+
+/// The nodes of each collective.
+#[derive(Debug, Default)]
+pub struct Collectives<'a>(BTreeMap<&'a str, BTreeSet<&'a Identity>>);
+
+impl<'a> Collectives<'a> {
+    /// Reads the answers to `rpcutil collective_info`.
+    pub fn of(report: &'a Report) -> Self {
+        let mut collectives = Self::default();
+        for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
+            let names = reply.data.get("collectives").and_then(Value::as_array);
+            for name in names.into_iter().flatten().filter_map(Value::as_str) {
+                collectives.0.entry(name).or_default().insert(&reply.node);
+            }
+        }
+        collectives
+    }
+
+    /// The table; the largest collective comes first.
+    pub fn table(&self) -> String {
+        let mut rows: Vec<_> = self.0.iter().collect();
+        rows.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
+        let rows: Vec<[String; 2]> = rows
+            .into_iter()
+            .map(|(name, nodes)| [line(name).into_owned(), nodes.len().to_string()])
+            .collect();
+        table(["COLLECTIVE", "NODES"], &rows)
+            .into_iter()
+            .map(|line| line + "\n")
+            .collect()
+    }
+
+    /// The drawing, in the DOT language.
+    pub fn drawing(&self) -> String {
+        let mut text = "graph fleet {\n  overlap=false;\n".to_owned();
+        for (name, nodes) in &self.0 {
+            let (name, count) = (quoted(name), nodes.len());
+            // Writing into a text cannot fail.
+            let _ = writeln!(text, "  {name} [shape=box, xlabel=\"{count}\"];");
+            for node in nodes {
+                let _ = writeln!(text, "  {name} -- {};", quoted(node.as_str()));
+            }
+        }
+        text.push_str("}\n");
+        text
+    }
+}
+
+/// A text as DOT has it; what a name cannot hold anyway is not let through.
+fn quoted(text: &str) -> String {
+    let plain = line(text).replace(['\\', '"'], "");
+    format!("\"{plain}\"")
+}
+
+/// The document for programs.
+#[derive(Debug, Serialize)]
+pub struct Document<'a> {
+    schema: &'static str,
+    collectives: &'a BTreeMap<&'a str, BTreeSet<&'a Identity>>,
+    request_stats: Stats<'a>,
+}
+
+impl<'a> Document<'a> {
+    /// The document of these collectives.
+    pub fn new(collectives: &'a Collectives<'a>, report: &'a Report) -> Self {
+        Self {
+            schema: "muster.collectives.v1",
+            collectives: &collectives.0,
+            request_stats: Stats::new(&report.stats),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Collectives, Document};
+    use crate::render::fixtures::{reply, report};
+
+    #[test]
+    fn a_table_and_a_drawing() {
+        let told = |node, names: &[&str]| reply(node, 0, "", json!({"collectives": names}));
+        let replies = vec![
+            told("db1", &["muster", "eu"]),
+            told("web1", &["muster"]),
+            told("evil", &["a\" -- b; \u{1b}[2J"]),
+            reply("odd", 0, "", json!({"collectives": 7})),
+            reply("no", 5, "denied", json!({"collectives": ["muster"]})),
+        ];
+        let report = report("rpcutil", "collective_info", replies);
+        let collectives = Collectives::of(&report);
+        assert!(
+            collectives.table().starts_with("COLLECTIVE "),
+            "{}",
+            collectives.table()
+        );
+        assert!(
+            collectives
+                .table()
+                .lines()
+                .nth(1)
+                .unwrap()
+                .starts_with("muster ")
+        );
+        insta::assert_snapshot!(collectives.drawing(), @r#"
+        graph fleet {
+          overlap=false;
+          "a -- b; x1b[2J" [shape=box, xlabel="1"];
+          "a -- b; x1b[2J" -- "evil";
+          "eu" [shape=box, xlabel="1"];
+          "eu" -- "db1";
+          "muster" [shape=box, xlabel="2"];
+          "muster" -- "db1";
+          "muster" -- "web1";
+        }
+        "#);
+        let document = serde_json::to_value(Document::new(&collectives, &report)).unwrap();
+        assert_eq!(document["collectives"]["muster"], json!(["db1", "web1"]));
+    }
+}

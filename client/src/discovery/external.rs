@@ -1,0 +1,208 @@
+//! A program of the user's that knows the nodes: what it is told, and what it may answer. Choria's protocol, so that programs written
+//! for Choria run unchanged. Whoever may start processes starts it; nothing here does.
+//!
+//! ```text
+//! program [arguments] REQUEST-FILE REPLY-FILE io.choria.choria.discovery.v1.external_request
+//! ```
+//!
+//! The same three are in the environment, as [`REQUEST_VARIABLE`], [`REPLY_VARIABLE`] and [`PROTOCOL_VARIABLE`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use muster_wire::filter::Pattern;
+use muster_wire::identity::{Identity, NameError};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Wanted;
+
+/// The protocol of the request.
+pub const REQUEST_PROTOCOL: &str = "io.choria.choria.discovery.v1.external_request";
+/// The protocol of the reply.
+pub const REPLY_PROTOCOL: &str = "io.choria.choria.discovery.v1.external_reply";
+/// Where the request is.
+pub const REQUEST_VARIABLE: &str = "CHORIA_EXTERNAL_REQUEST";
+/// Where the reply belongs.
+pub const REPLY_VARIABLE: &str = "CHORIA_EXTERNAL_REPLY";
+/// Which protocol is spoken.
+pub const PROTOCOL_VARIABLE: &str = "CHORIA_EXTERNAL_PROTOCOL";
+/// Largest reply in bytes.
+pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Why a reply cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplyError {
+    /// It wrote nothing.
+    #[error("it wrote no reply")]
+    Absent,
+    /// Not the JSON of the protocol.
+    #[error("its reply is not what the protocol says")]
+    Json(#[from] serde_json::Error),
+    /// Another protocol.
+    #[error("its reply is of protocol {found:?}; it must be {REPLY_PROTOCOL:?}")]
+    Protocol {
+        /// What it says.
+        found: String,
+    },
+    /// It says itself that it failed.
+    #[error("it says: {0}")]
+    Failed(String),
+    /// A name that is none.
+    #[error("name {entry} of its reply: {why}")]
+    Name {
+        /// Which, from 1.
+        entry: usize,
+        /// What is wrong with it.
+        why: NameError,
+    },
+}
+
+#[derive(Debug, Deserialize)]
+struct Reply {
+    #[serde(default)]
+    protocol: String,
+    #[serde(default)]
+    nodes: Option<Vec<String>>,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+/// The request that the program reads.
+pub fn request(wanted: &Wanted, timeout: Duration, options: &BTreeMap<String, String>) -> Value {
+    let filter = &wanted.filter;
+    let texts = |patterns: &[Pattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let compound: Vec<Value> = filter
+        .select()
+        .map(|select| json!([{ "expr": select.to_string() }]))
+        .into_iter()
+        .collect();
+    let facts: Vec<Value> = filter
+        .facts()
+        .iter()
+        .map(|term| {
+            json!({
+                "fact": term.fact().as_str(),
+                "operator": term.operator().as_str(),
+                "value": term.value(),
+            })
+        })
+        .collect();
+    json!({
+        "$schema": "https://choria.io/schemas/choria/discovery/v1/external_request.json",
+        "protocol": REQUEST_PROTOCOL,
+        "collective": wanted.collective.as_ref().map_or("", |name| name.as_str()),
+        "timeout": timeout.as_secs_f64(),
+        "options": options,
+        "filter": {
+            "fact": facts,
+            "cf_class": texts(filter.classes()),
+            "agent": texts(filter.agents()),
+            "identity": texts(filter.identities()),
+            "compound": compound,
+        },
+    })
+}
+
+/// The nodes of a reply.
+pub fn reply(text: &str) -> Result<BTreeSet<Identity>, ReplyError> {
+    if text.trim().is_empty() {
+        return Err(ReplyError::Absent);
+    }
+    let reply: Reply = serde_json::from_str(text)?;
+    if let Some(error) = reply.error.filter(|error| !error.is_empty()) {
+        let plain = error.chars().map(|c| if c.is_control() { ' ' } else { c });
+        return Err(ReplyError::Failed(plain.collect()));
+    }
+    if reply.protocol != REPLY_PROTOCOL {
+        return Err(ReplyError::Protocol {
+            found: reply.protocol,
+        });
+    }
+    let names = reply.nodes.unwrap_or_default();
+    let names = names.iter().enumerate().map(|(index, name)| {
+        Identity::parse(name).map_err(|why| ReplyError::Name {
+            entry: index + 1,
+            why,
+        })
+    });
+    names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use muster_wire::filter::Filter;
+    use serde_json::json;
+
+    use super::{Wanted, reply, request};
+
+    #[test]
+    fn a_request_has_the_members_that_programs_know() {
+        let filter = Filter::default()
+            .with_words("country=mt apache")
+            .and_then(|filter| filter.with_fact("kernel=~/^lin/"))
+            .and_then(|filter| filter.with_agent("rpcutil"))
+            .and_then(|filter| filter.with_identity("/^web/"))
+            .and_then(|filter| filter.with_select("a or b"))
+            .unwrap();
+        let wanted = Wanted {
+            filter,
+            collective: Some("ginkgo".parse().unwrap()),
+            ..Wanted::default()
+        };
+        let options = BTreeMap::from([("foo".to_owned(), "bar".to_owned())]);
+        let request = request(&wanted, Duration::from_secs(2), &options);
+        assert_eq!(
+            request,
+            json!({
+                "$schema": "https://choria.io/schemas/choria/discovery/v1/external_request.json",
+                "protocol": "io.choria.choria.discovery.v1.external_request",
+                "collective": "ginkgo",
+                "timeout": 2.0,
+                "options": {"foo": "bar"},
+                "filter": {
+                    "fact": [
+                        {"fact": "country", "operator": "==", "value": "mt"},
+                        {"fact": "kernel", "operator": "=~", "value": "/^lin/"},
+                    ],
+                    "cf_class": ["apache"],
+                    "agent": ["rpcutil"],
+                    "identity": ["/^web/"],
+                    "compound": [[{"expr": "a or b"}]],
+                },
+            })
+        );
+    }
+
+    #[test]
+    fn replies_are_believed_only_if_they_are_replies() {
+        let good = r#"{"protocol": "io.choria.choria.discovery.v1.external_reply", "nodes": ["one", "TWO", "one"]}"#;
+        let nodes = reply(good).unwrap();
+        assert_eq!(
+            nodes
+                .iter()
+                .map(muster_wire::identity::Identity::as_str)
+                .collect::<Vec<_>>(),
+            ["one", "two"]
+        );
+        for (text, expected) in [
+            ("", "it wrote no reply"),
+            ("<nodes/>", "its reply is not what the protocol says"),
+            (
+                r#"{"error": "no\u001b[2J database"}"#,
+                "it says: no [2J database",
+            ),
+            (r#"{"nodes": ["one"]}"#, "its reply is of protocol \"\""),
+            (
+                r#"{"protocol": "io.choria.choria.discovery.v1.external_reply", "nodes": ["a", "b c"]}"#,
+                "name 2 of its reply: `b c` holds ' '",
+            ),
+        ] {
+            let told = reply(text).unwrap_err().to_string();
+            assert!(told.starts_with(expected), "{text}: {told}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Lists of nodes that somebody has written down, in a file or on the standard input.
+//!
+//! ```text
+//! text   a name a line; from # to the end of the line is comment
+//! JSON   names, objects with `sender` or `certname`, lists of these, and what `rpc ... -j` and `--jsonl` print
+//! YAML   the same as JSON
+//! ```
+//!
+//! Whoever answered an earlier request is in its document, however the answer was. Nobody is asked here whether a node exists.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{self, Read};
+use std::path::Path;
+
+use muster_wire::filter::Filter;
+use muster_wire::identity::{Identity, NameError};
+use serde_json::Value;
+
+use super::document;
+
+pub use super::document::Form;
+
+/// Longest list in bytes.
+pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Why a list of nodes cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// It cannot be read.
+    #[error("it cannot be read")]
+    Read(#[from] io::Error),
+    /// More bytes than the limit.
+    #[error("it is longer than {MAX_BYTES} bytes")]
+    TooLong,
+    /// A line that holds no name.
+    #[error("line {line}: {}", Plain(why))]
+    Line {
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: NameError,
+    },
+    /// An entry of a JSON or YAML list that holds no name.
+    #[error("name {entry}: {}", Plain(why))]
+    Entry {
+        /// Which name, from 1.
+        entry: usize,
+        /// What is wrong with it.
+        why: NameError,
+    },
+    /// Something else than nodes.
+    #[error(
+        "entry {entry} is no node; expected a name, or an object with `sender` or `certname`, or what `rpc find -j` prints"
+    )]
+    NoNode {
+        /// After how many names, from 1.
+        entry: usize,
+    },
+    /// No JSON.
+    #[error("it begins like JSON, but is none")]
+    Json(#[from] serde_json::Error),
+    /// No YAML.
+    #[error("it is no YAML: {0}")]
+    Yaml(String),
+    /// Nobody is in it.
+    #[error("it is empty; no request was sent")]
+    Empty,
+}
+
+/// A refusal that quotes what was found, without whatever could steer a terminal.
+struct Plain<'a>(&'a NameError);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.to_string().chars() {
+            if c == ' ' || c.is_ascii_graphic() {
+                write!(f, "{c}")?;
+            } else {
+                write!(f, "{}", c.escape_default())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the list in a file; never empty.
+pub fn read_file(path: &Path, form: Option<Form>) -> Result<BTreeSet<Identity>, ListError> {
+    let form = form.or_else(|| Form::of_name(path));
+    let file = std::fs::File::open(path)?;
+    read(file, form)
+}
+
+/// Reads a list from anywhere; never empty.
+pub fn read(from: impl Read, form: Option<Form>) -> Result<BTreeSet<Identity>, ListError> {
+    let text = document::bounded(from, MAX_BYTES)?.ok_or(ListError::TooLong)?;
+    let nodes = parse(&text, form)?;
+    if nodes.is_empty() {
+        return Err(ListError::Empty);
+    }
+    Ok(nodes)
+}
+
+/// The nodes that a text names, each once. A form that is not given is found out by how the text begins.
+pub fn parse(text: &str, form: Option<Form>) -> Result<BTreeSet<Identity>, ListError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match form.unwrap_or_else(|| guess(text)) {
+        Form::Text => lines(text),
+        Form::Json => json(text),
+        Form::Yaml => {
+            let mut found = Found::default();
+            found.take(&document::yaml(text).map_err(ListError::Yaml)?)?;
+            Ok(found.nodes)
+        }
+    }
+}
+
+/// Those of the nodes that the filter's identities mean; all, if it names none.
+pub fn narrow(nodes: BTreeSet<Identity>, filter: &Filter) -> BTreeSet<Identity> {
+    let patterns = filter.identities();
+    let meant = |node: &Identity| {
+        patterns
+            .iter()
+            .any(|pattern| pattern.matches(node.as_str()))
+    };
+    nodes
+        .into_iter()
+        .filter(|node| patterns.is_empty() || meant(node))
+        .collect()
+}
+
+/// No name begins like JSON, or like a document or list in YAML.
+fn guess(text: &str) -> Form {
+    let first = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with('#'));
+    match first {
+        Some(line) if line.starts_with(['[', '{', '"']) => Form::Json,
+        Some(line) if line.starts_with("---") || line.starts_with("- ") => Form::Yaml,
+        _ => Form::Text,
+    }
+}
+
+fn lines(text: &str) -> Result<BTreeSet<Identity>, ListError> {
+    let mut nodes = BTreeSet::new();
+    for (number, line) in text.lines().enumerate() {
+        let name = line.split('#').next().unwrap_or_default().trim();
+        if name.is_empty() {
+            continue;
+        }
+        let line = number + 1;
+        let node = Identity::parse(name).map_err(|why| ListError::Line { line, why })?;
+        nodes.insert(node);
+    }
+    Ok(nodes)
+}
+
+/// The nodes of any number of JSON documents, one after the other.
+fn json(text: &str) -> Result<BTreeSet<Identity>, ListError> {
+    let mut found = Found::default();
+    for document in serde_json::Deserializer::from_str(text).into_iter() {
+        found.take(&document?)?;
+    }
+    Ok(found.nodes)
+}
+
+/// Nodes that were named so far.
+#[derive(Default)]
+struct Found {
+    nodes: BTreeSet<Identity>,
+    entries: usize,
+}
+
+impl Found {
+    fn take(&mut self, value: &Value) -> Result<(), ListError> {
+        match value {
+            Value::String(name) => self.name(name),
+            Value::Array(list) => list.iter().try_for_each(|value| self.take(value)),
+            Value::Object(fields) => {
+                // Of the lines of `--jsonl` only those of results tell who answered.
+                let kind = fields.get("kind").and_then(Value::as_str);
+                if kind.is_some_and(|kind| kind != "result") {
+                    return Ok(());
+                }
+                let inner = ["sender", "certname", "replies", "nodes"];
+                match inner.iter().find_map(|key| fields.get(*key)) {
+                    Some(inner) => self.take(inner),
+                    None => Err(self.no_node()),
+                }
+            }
+            _ => Err(self.no_node()),
+        }
+    }
+
+    fn name(&mut self, name: &str) -> Result<(), ListError> {
+        self.entries += 1;
+        let entry = self.entries;
+        let node = Identity::parse(name).map_err(|why| ListError::Entry { entry, why })?;
+        self.nodes.insert(node);
+        Ok(())
+    }
+
+    fn no_node(&self) -> ListError {
+        ListError::NoNode {
+            entry: self.entries + 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,371 @@
+//! A document that describes every node of a fleet, so that all filters can be evaluated without asking anybody.
+//!
+//! The layout is Choria's published one (`inventory_file.json` of its discovery schemas, version 1), as JSON or YAML:
+//!
+//! ```yaml
+//! $schema: https://choria.io/schemas/choria/discovery/v1/inventory_file.json
+//! groups:
+//!   - name: web
+//!     filter: {classes: [nginx], facts: [country=uk], compound: not environment=production}
+//! nodes:
+//!   - name: web1.acme.net
+//!     collectives: [muster]
+//!     facts: {country: uk}
+//!     classes: [nginx]
+//!     agents: [rpcutil]
+//! ```
+//!
+//! A group's texts are read as `-A`, `-C`, `-F`, `-I` and `-S` are. An agent may also be an object with a `name`, as earlier versions of
+//! the layout have it.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use muster_wire::filter::{Filter, FilterError, Sources};
+use muster_wire::identity::{Identity, NameError};
+use muster_wire::state::{Facts, NodeView};
+use serde::de::{DeserializeOwned, Deserializer};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Wanted;
+use super::document::{self, Form};
+
+/// The layout's name.
+pub const SCHEMA: &str = "https://choria.io/schemas/choria/discovery/v1/inventory_file.json";
+
+/// Largest document in bytes; ten thousand nodes with all their facts have some 200 MB.
+pub const MAX_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// A whole document.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Inventory {
+    /// [`SCHEMA`].
+    #[serde(rename = "$schema")]
+    schema: String,
+    /// Filters with names.
+    #[serde(default, deserialize_with = "nullable")]
+    pub groups: Vec<Group>,
+    /// The nodes.
+    #[serde(default, deserialize_with = "nullable")]
+    pub nodes: Vec<Node>,
+}
+
+/// A filter with a name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// The name, for `-I group:NAME`.
+    pub name: String,
+    /// Which nodes are in it; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<GroupFilter>,
+}
+
+/// The filter of a group, as texts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupFilter {
+    /// As `-A`.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub agents: Vec<String>,
+    /// As `-C`.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub classes: Vec<String>,
+    /// As `-F`.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub facts: Vec<String>,
+    /// As `-I`.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub identities: Vec<String>,
+    /// As `-S`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compound: Option<String>,
+}
+
+/// One node, as it described itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its identity.
+    pub name: String,
+    /// The collectives it is in; unknown when empty.
+    #[serde(default, deserialize_with = "nullable")]
+    pub collectives: Vec<String>,
+    /// Its facts.
+    #[serde(default, deserialize_with = "nullable")]
+    pub facts: Facts,
+    /// Its classes.
+    #[serde(default, deserialize_with = "nullable")]
+    pub classes: Vec<String>,
+    /// Its agents.
+    #[serde(default, deserialize_with = "agents")]
+    pub agents: Vec<String>,
+}
+
+/// Why an inventory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InventoryError {
+    /// It cannot be read.
+    #[error("it cannot be read")]
+    Read(#[from] io::Error),
+    /// More bytes than the limit.
+    #[error("it is longer than {MAX_BYTES} bytes")]
+    TooLong,
+    /// Neither JSON nor YAML of the layout.
+    #[error("it is no inventory: {0}")]
+    Layout(String),
+    /// Another layout.
+    #[error("its `$schema` is {found:?}; it must be {SCHEMA:?}")]
+    Schema {
+        /// What it says.
+        found: String,
+    },
+    /// A node whose name is none.
+    #[error("node {entry}: {why}")]
+    Name {
+        /// Which node, from 1.
+        entry: usize,
+        /// What is wrong with it.
+        why: NameError,
+    },
+    /// A group that is not there.
+    #[error("it has no group {name:?}; it has {}", listed(known))]
+    NoGroup {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// A group whose filter cannot be read.
+    #[error("the filter of group {name:?} cannot be used: {source}")]
+    Group {
+        /// The group.
+        name: String,
+        /// Where and why.
+        source: FilterError,
+    },
+}
+
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        names => names.join(", "),
+    }
+}
+
+impl Inventory {
+    /// A document without nodes.
+    pub fn new(groups: Vec<Group>) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            groups,
+            nodes: Vec::new(),
+        }
+    }
+
+    /// Reads the document in a file.
+    pub fn read(path: &Path) -> Result<Self, InventoryError> {
+        let text = document::file(path, MAX_BYTES)?.ok_or(InventoryError::TooLong)?;
+        Self::parse(&text, Form::of_name(path))
+    }
+
+    /// Reads a document.
+    pub fn parse(text: &str, form: Option<Form>) -> Result<Self, InventoryError> {
+        let inventory: Self = decode(text, form)?;
+        if inventory.schema != SCHEMA {
+            return Err(InventoryError::Schema {
+                found: inventory.schema,
+            });
+        }
+        Ok(inventory)
+    }
+
+    /// The nodes that are wanted.
+    pub fn find(&self, wanted: &Wanted) -> Result<BTreeSet<Identity>, InventoryError> {
+        let groups: Vec<Filter> = wanted
+            .groups
+            .iter()
+            .map(|name| self.group(name))
+            .collect::<Result<_, _>>()?;
+        // Identities and groups are alternatives; everything else is demanded.
+        let identities = wanted.filter.identities();
+        let anybody = identities.is_empty() && groups.is_empty();
+        let mut found = BTreeSet::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            let identity = Identity::parse(&node.name).map_err(|why| InventoryError::Name {
+                entry: index + 1,
+                why,
+            })?;
+            let classes = folded(&node.classes);
+            let view = NodeView {
+                identity: identity.as_str(),
+                facts: &node.facts,
+                classes: &classes,
+                agents: &node.agents,
+                collectives: &node.collectives,
+            };
+            let named = || {
+                identities
+                    .iter()
+                    .any(|pattern| pattern.matches(view.identity))
+            };
+            let grouped = || groups.iter().any(|group| group.matches(&view));
+            if node.is_in(wanted.collective.as_ref().map(AsRef::as_ref))
+                && (anybody || named() || grouped())
+                && wanted.filter.matches_apart_from_identity(&view)
+            {
+                found.insert(identity);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The filter of a group.
+    pub fn group(&self, name: &str) -> Result<Filter, InventoryError> {
+        let group = self.groups.iter().find(|group| group.name == name);
+        let group = group.ok_or_else(|| InventoryError::NoGroup {
+            name: name.to_owned(),
+            known: self.groups.iter().map(|group| group.name.clone()).collect(),
+        })?;
+        group.filter().map_err(|source| InventoryError::Group {
+            name: name.to_owned(),
+            source,
+        })
+    }
+}
+
+impl Group {
+    /// The filter, read.
+    fn filter(&self) -> Result<Filter, FilterError> {
+        type With = fn(Filter, &str) -> Result<Filter, FilterError>;
+        let mut filter = Filter::default();
+        let Some(texts) = &self.filter else {
+            return Ok(filter);
+        };
+        let kinds: [(&[String], With); 4] = [
+            (&texts.facts, Filter::with_fact),
+            (&texts.classes, Filter::with_class),
+            (&texts.agents, Filter::with_agent),
+            (&texts.identities, Filter::with_identity),
+        ];
+        for (texts, with) in kinds {
+            for text in texts {
+                filter = with(filter, text)?;
+            }
+        }
+        match texts.compound.as_deref() {
+            Some(text) if !text.trim().is_empty() => {
+                filter.with_declared_select(text, &Sources::default())
+            }
+            _ => Ok(filter),
+        }
+    }
+}
+
+impl Node {
+    /// A node whose collectives nobody has written down may be in any.
+    fn is_in(&self, collective: Option<&str>) -> bool {
+        collective.is_none_or(|wanted| {
+            self.collectives.is_empty() || self.collectives.iter().any(|name| name == wanted)
+        })
+    }
+}
+
+/// What there is to say of a document that can be read, each in one line; nothing when all is well.
+pub fn problems(text: &str, form: Option<Form>) -> Result<Vec<String>, InventoryError> {
+    let mut problems = Vec::new();
+    let value: Value = decode(text, form)?;
+    let read: Result<Inventory, _> = serde_ignored::deserialize(value, |path| {
+        problems.push(format!(
+            "unknown key `{}` is ignored",
+            path.to_string().replace(".?", "")
+        ));
+    });
+    let inventory = read.map_err(|error| InventoryError::Layout(error.to_string()))?;
+    if inventory.schema != SCHEMA {
+        let found = inventory.schema.clone();
+        problems.push(InventoryError::Schema { found }.to_string());
+    }
+    let mut seen = BTreeSet::new();
+    for group in &inventory.groups {
+        if !seen.insert(group.name.as_str()) {
+            problems.push(format!(
+                "group {:?} is there twice; the first counts",
+                group.name
+            ));
+        }
+        if let Err(error) = group.filter() {
+            problems.push(format!("group {:?}: {error}", group.name));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for (index, node) in inventory.nodes.iter().enumerate() {
+        let entry = index + 1;
+        match Identity::parse(&node.name) {
+            Err(why) => problems.push(InventoryError::Name { entry, why }.to_string()),
+            Ok(identity) if !seen.insert(identity.clone()) => {
+                problems.push(format!("node {entry}: {identity} is there twice"));
+            }
+            Ok(_) => {}
+        }
+    }
+    Ok(problems)
+}
+
+fn decode<T: DeserializeOwned>(text: &str, form: Option<Form>) -> Result<T, InventoryError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let decoded = match form {
+        Some(Form::Yaml) => document::yaml(text),
+        Some(Form::Json) => serde_json::from_str(text).map_err(|error| error.to_string()),
+        _ if text.trim_start().starts_with('{') => {
+            serde_json::from_str(text).map_err(|error| error.to_string())
+        }
+        _ => document::yaml(text),
+    };
+    decoded.map_err(InventoryError::Layout)
+}
+
+/// Filters look for classes in lower case.
+fn folded(names: &[String]) -> Vec<String> {
+    names.iter().map(|name| name.to_lowercase()).collect()
+}
+
+/// What is `null` is as good as absent.
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    source: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(source)?.unwrap_or_default())
+}
+
+/// Names, or objects with a name.
+fn agents<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
+    let entries: Vec<Value> = nullable(source)?;
+    let name = |entry: Value| match entry {
+        Value::String(name) => Ok(name),
+        Value::Object(mut fields) => match fields.remove("name") {
+            Some(Value::String(name)) => Ok(name),
+            _ => Err("an agent is a name, or an object with a `name`"),
+        },
+        _ => Err("an agent is a name, or an object with a `name`"),
+    };
+    let names: Result<_, _> = entries.into_iter().map(name).collect();
+    names.map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests;

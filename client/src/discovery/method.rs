@@ -1,0 +1,232 @@
+//! The methods by name, and what each declares that it can answer.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Wanted;
+
+/// A way to find nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Method {
+    /// Everybody is asked, and who matches answers.
+    #[default]
+    Broadcast,
+    /// A list of names in a file.
+    Flat,
+    /// A list of names from the standard input.
+    Stdin,
+    /// A program.
+    External,
+    /// A document that describes every node.
+    Inventory,
+    /// `PuppetDB`.
+    PuppetDb,
+}
+
+/// A kind of condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `-F`, and facts in `-W`.
+    Facts,
+    /// `-C`, and classes in `-W`.
+    Classes,
+    /// `-A`.
+    Agents,
+    /// `-I`.
+    Identities,
+    /// `-S`.
+    Select,
+    /// `-I group:NAME`.
+    Groups,
+    /// `-I pql:QUERY`.
+    Pql,
+}
+
+/// A word that names no method.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no discovery method; the methods are {}", Method::names())]
+pub struct MethodError {
+    /// What was given.
+    pub text: String,
+}
+
+/// A condition that the method cannot answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the discovery method {method} cannot answer {kind}; {} can", kind.answered_by())]
+pub struct Unanswerable {
+    /// The method.
+    pub method: Method,
+    /// The kind of condition.
+    pub kind: Kind,
+}
+
+impl Method {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Broadcast,
+        Self::Flat,
+        Self::Stdin,
+        Self::External,
+        Self::Inventory,
+        Self::PuppetDb,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Broadcast => "broadcast",
+            Self::Flat => "flat",
+            Self::Stdin => "stdin",
+            Self::External => "external",
+            Self::Inventory => "inventory",
+            Self::PuppetDb => "puppetdb",
+        }
+    }
+
+    /// The names that `MCollective` and Choria have for it.
+    pub fn aliases(self) -> &'static [&'static str] {
+        match self {
+            Self::Broadcast => &["mc"],
+            Self::Flat => &["flatfile", "file"],
+            Self::PuppetDb => &["choria"],
+            Self::Stdin | Self::External | Self::Inventory => &[],
+        }
+    }
+
+    /// The kinds of conditions that it can answer; all others are refused.
+    pub fn answers(self) -> &'static [Kind] {
+        use Kind::{Agents, Classes, Facts, Groups, Identities, Pql, Select};
+        match self {
+            Self::Broadcast | Self::External => &[Facts, Classes, Agents, Identities, Select],
+            Self::Flat | Self::Stdin => &[Identities],
+            Self::Inventory => &[Facts, Classes, Agents, Identities, Select, Groups],
+            Self::PuppetDb => &[Facts, Classes, Identities, Pql],
+        }
+    }
+
+    /// Whether it can answer everything that is wanted.
+    pub fn check(self, wanted: &Wanted) -> Result<(), Unanswerable> {
+        match wanted.kinds().find(|kind| !self.answers().contains(kind)) {
+            Some(kind) => Err(Unanswerable { method: self, kind }),
+            None => Ok(()),
+        }
+    }
+
+    fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+}
+
+impl Kind {
+    fn answered_by(self) -> String {
+        let able = Method::ALL
+            .into_iter()
+            .filter(|method| method.answers().contains(&self));
+        let able: Vec<&str> = able.map(Method::name).collect();
+        match able.split_last() {
+            Some((last, [])) => format!("only {last}"),
+            Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+            None => "nothing".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Facts => "facts (-F, -W)",
+            Self::Classes => "classes (-C, -W)",
+            Self::Agents => "agents (-A)",
+            Self::Identities => "identities (-I)",
+            Self::Select => "expressions (-S)",
+            Self::Groups => "groups (-I group:NAME)",
+            Self::Pql => "PQL (-I pql:QUERY)",
+        })
+    }
+}
+
+impl FromStr for Method {
+    type Err = MethodError;
+
+    fn from_str(text: &str) -> Result<Self, MethodError> {
+        Self::ALL
+            .into_iter()
+            .find(|method| method.name() == text || method.aliases().contains(&text))
+            .ok_or_else(|| MethodError {
+                text: text.to_owned(),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::filter::Filter;
+
+    use super::{Kind, Method};
+    use crate::discovery::Wanted;
+
+    #[test]
+    fn methods_go_by_the_names_that_people_know() {
+        for (text, method) in [
+            ("mc", Method::Broadcast),
+            ("broadcast", Method::Broadcast),
+            ("flatfile", Method::Flat),
+            ("file", Method::Flat),
+            ("choria", Method::PuppetDb),
+        ] {
+            assert_eq!(text.parse(), Ok(method));
+        }
+        let names: Vec<&str> = Method::ALL
+            .iter()
+            .flat_map(|method| method.aliases().iter().copied().chain([method.name()]))
+            .collect();
+        let unique: std::collections::BTreeSet<&str> = names.iter().copied().collect();
+        assert_eq!(names.len(), unique.len());
+        insta::assert_snapshot!(
+            "mongo".parse::<Method>().unwrap_err(),
+            @r#""mongo" is no discovery method; the methods are broadcast, flat, stdin, external, inventory, puppetdb"#
+        );
+    }
+
+    #[test]
+    fn what_a_method_does_not_declare_is_refused_with_who_can() {
+        let wanted = |filter: Filter| Wanted {
+            filter,
+            ..Wanted::default()
+        };
+        let facts = wanted(Filter::default().with_words("a=1 b").unwrap());
+        let select = wanted(Filter::default().with_select("a or b").unwrap());
+        let groups = Wanted {
+            groups: vec!["web".into()],
+            ..Wanted::default()
+        };
+        for (wanted, able) in [
+            (facts, "broadcast external inventory puppetdb"),
+            (select, "broadcast external inventory"),
+            (groups, "inventory"),
+            (
+                Wanted::default(),
+                "broadcast flat stdin external inventory puppetdb",
+            ),
+        ] {
+            let passed = Method::ALL
+                .into_iter()
+                .filter(|method| method.check(&wanted).is_ok());
+            let passed: Vec<&str> = passed.map(Method::name).collect();
+            assert_eq!(passed.join(" "), able);
+        }
+        let wanted = wanted(Filter::default().with_agent("rpcutil").unwrap());
+        let refused = Method::PuppetDb.check(&wanted).unwrap_err();
+        assert_eq!(refused.kind, Kind::Agents);
+        assert_eq!(
+            refused.to_string(),
+            "the discovery method puppetdb cannot answer agents (-A); broadcast, external and inventory can"
+        );
+    }
+}

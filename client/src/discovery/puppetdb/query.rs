@@ -1,0 +1,337 @@
+//! From filters to queries. Pure.
+//!
+//! Filters become `PuppetDB`'s query syntax as JSON (its "AST"), not as text: a value is a JSON string and can be nothing else, whatever
+//! is in it. A text of PQL (`-I pql:...`) goes as it is, in a query of its own. Alternatives that are asked apart are united, and the sets
+//! that they make are intersected with the rest here.
+//!
+//! Where `PuppetDB` compares differently from a node: texts are compared with regard to case, and regular expressions are `PostgreSQL`'s.
+
+use muster_wire::filter::{FactTerm, Operator, Pattern};
+use serde_json::{Value, json};
+
+use super::super::Wanted;
+
+/// A condition that `PuppetDB` cannot be asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// It knows no order of texts.
+    #[error("PuppetDB compares only numbers with {operator}, and {value:?} of fact {fact} is none")]
+    Order {
+        /// The fact.
+        fact: String,
+        /// The operator.
+        operator: &'static str,
+        /// The value.
+        value: String,
+    },
+    /// A path that its queries cannot write.
+    #[error("PuppetDB cannot be asked for fact {fact}: {problem}")]
+    Path {
+        /// The fact.
+        fact: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// An empty query.
+    #[error("`-I pql:` needs a query, as in -I 'pql:nodes[certname] {{ certname ~ \"web\" }}'")]
+    Empty,
+}
+
+/// The queries: a node is meant if every set of alternatives has it. Never empty.
+pub(super) fn queries(wanted: &Wanted) -> Result<Vec<Vec<Value>>, QueryError> {
+    let filter = &wanted.filter;
+    let mut demanded = Vec::new();
+    for class in filter.classes() {
+        demanded.push(has_class(class));
+    }
+    for term in filter.facts() {
+        demanded.push(has_fact(term)?);
+    }
+    let named: Vec<Value> = filter.identities().iter().map(is_named).collect();
+    if wanted.pql.is_empty() {
+        if !named.is_empty() {
+            demanded.push(any(named));
+        }
+        return Ok(vec![vec![nodes(demanded)]]);
+    }
+    let mut alternatives = Vec::new();
+    for text in &wanted.pql {
+        if text.trim().is_empty() {
+            return Err(QueryError::Empty);
+        }
+        alternatives.push(json!(text.trim()));
+    }
+    if !named.is_empty() {
+        alternatives.push(nodes(vec![any(named)]));
+    }
+    let mut queries = vec![alternatives];
+    if !demanded.is_empty() {
+        queries.push(vec![nodes(demanded)]);
+    }
+    Ok(queries)
+}
+
+/// The names of nodes that satisfy all.
+fn nodes(demanded: Vec<Value>) -> Value {
+    if demanded.is_empty() {
+        return json!(["from", "nodes", ["extract", ["certname"]]]);
+    }
+    json!([
+        "from",
+        "nodes",
+        ["extract", ["certname"], combined("and", demanded)]
+    ])
+}
+
+fn any(alternatives: Vec<Value>) -> Value {
+    combined("or", alternatives)
+}
+
+fn combined(word: &str, mut parts: Vec<Value>) -> Value {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    parts.insert(0, json!(word));
+    Value::Array(parts)
+}
+
+fn is_named(pattern: &Pattern) -> Value {
+    match pattern {
+        Pattern::Exact(name) => json!(["=", "certname", name]),
+        expression => json!(["~", "certname", unslashed(&expression.to_string())]),
+    }
+}
+
+fn has_class(pattern: &Pattern) -> Value {
+    let title = match pattern {
+        Pattern::Exact(name) => json!(["=", "title", title(name)]),
+        // A node compares with the class in lower case; PuppetDB has it capitalised.
+        expression => {
+            let source = unslashed(&expression.to_string());
+            let source = source.strip_prefix("(?i)").unwrap_or(&source);
+            json!(["~", "title", format!("(?i){source}")])
+        }
+    };
+    among("resources", &json!(["and", ["=", "type", "Class"], title]))
+}
+
+/// `mysql::master` as the catalog has it, `Mysql::Master`.
+fn title(class: &str) -> String {
+    let capital = |part: &str| {
+        let mut letters = part.chars();
+        letters.next().map_or_else(String::new, |first| {
+            first.to_uppercase().chain(letters).collect()
+        })
+    };
+    class
+        .split("::")
+        .map(capital)
+        .collect::<Vec<_>>()
+        .join("::")
+}
+
+fn has_fact(term: &FactTerm) -> Result<Value, QueryError> {
+    let path = path(term)?;
+    let value = term.value();
+    let number = number(&value);
+    let equal = || {
+        let mut alternatives = vec![json!(["=", path, value])];
+        alternatives.extend(number.clone().map(|number| json!(["=", path, number])));
+        if let Ok(truth) = value.to_ascii_lowercase().parse::<bool>() {
+            alternatives.push(json!(["=", path, truth]));
+        }
+        among("inventory", &any(alternatives))
+    };
+    let found = || among("inventory", &json!(["~", path, unslashed(&value)]));
+    let ordered = |operator: &'static str| match &number {
+        Some(number) => Ok(among("inventory", &json!([operator, path, number]))),
+        None => Err(QueryError::Order {
+            fact: term.fact().to_string(),
+            operator,
+            value: value.clone(),
+        }),
+    };
+    match term.operator() {
+        Operator::Equal => Ok(equal()),
+        Operator::NotEqual => Ok(json!(["not", equal()])),
+        Operator::Match => Ok(found()),
+        Operator::NotMatch => Ok(json!(["not", found()])),
+        operator => ordered(operator.as_str()),
+    }
+}
+
+/// The nodes of which another entity tells this.
+fn among(entity: &str, condition: &Value) -> Value {
+    json!([
+        "in",
+        ["certname"],
+        ["from", entity, ["extract", ["certname"], condition]]
+    ])
+}
+
+/// `os.family` as `facts.os.family`, with quotes where a segment needs them.
+fn path(term: &FactTerm) -> Result<String, QueryError> {
+    let refused = |problem| QueryError::Path {
+        fact: term.fact().to_string(),
+        problem,
+    };
+    let mut path = "facts".to_owned();
+    for segment in term.fact().segments() {
+        if segment.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(refused("it cannot look for one element of a list"));
+        }
+        if segment.contains(['"', '\\']) {
+            return Err(refused("a part of its name holds a quote or backslash"));
+        }
+        path.push('.');
+        if segment
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        {
+            path.push_str(segment);
+        } else {
+            path.push('"');
+            path.push_str(segment);
+            path.push('"');
+        }
+    }
+    Ok(path)
+}
+
+/// The number that a value looks like to a filter: plain decimals only.
+fn number(text: &str) -> Option<Value> {
+    let plain = text
+        .bytes()
+        .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-'));
+    if !plain {
+        return None;
+    }
+    if let Ok(whole) = text.parse::<i64>() {
+        return Some(json!(whole));
+    }
+    let value = text.parse::<f64>().ok().filter(|value| value.is_finite())?;
+    Some(json!(value))
+}
+
+/// `/re/` as `re`, and `/re/i` as `PostgreSQL` writes it.
+fn unslashed(text: &str) -> String {
+    let body = text.strip_prefix('/').unwrap_or(text);
+    match (body.strip_suffix("/i"), body.strip_suffix('/')) {
+        (_, Some(source)) => source.to_owned(),
+        (Some(source), None) => format!("(?i){source}"),
+        (None, None) => body.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::filter::{FactTerm, Filter, Operator};
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::{QueryError, queries};
+    use crate::discovery::Wanted;
+
+    fn of(filter: Filter, pql: &[&str]) -> Result<Vec<Vec<Value>>, QueryError> {
+        queries(&Wanted {
+            filter,
+            pql: pql.iter().map(ToString::to_string).collect(),
+            ..Wanted::default()
+        })
+    }
+
+    fn text(queries: &[Vec<Value>]) -> String {
+        let lines = queries.iter().flatten().map(Value::to_string);
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn filters_become_data() {
+        let filter = Filter::default()
+            .with_words("os.family=Debian processors.count>=4 mysql::master::x")
+            .unwrap();
+        let filter = filter
+            .with_class("/^role::/")
+            .unwrap()
+            .with_fact("virtual!=true")
+            .unwrap()
+            .with_fact("'odd-name'=~/^A/i")
+            .unwrap()
+            .with_identity("db1.acme.net")
+            .unwrap()
+            .with_identity("/^web[0-9]+/")
+            .unwrap();
+        insta::assert_snapshot!(text(&of(filter, &[]).unwrap()).replace("[\"in\"", "\n  [\"in\""), @r#"
+        ["from","nodes",["extract",["certname"],["and",
+          ["in",["certname"],["from","resources",["extract",["certname"],["and",["=","type","Class"],["=","title","Mysql::Master::X"]]]]],
+          ["in",["certname"],["from","resources",["extract",["certname"],["and",["=","type","Class"],["~","title","(?i)^role::"]]]]],
+          ["in",["certname"],["from","inventory",["extract",["certname"],["=","facts.os.family","Debian"]]]],
+          ["in",["certname"],["from","inventory",["extract",["certname"],[">=","facts.processors.count",4]]]],["not",
+          ["in",["certname"],["from","inventory",["extract",["certname"],["or",["=","facts.virtual","true"],["=","facts.virtual",true]]]]]],
+          ["in",["certname"],["from","inventory",["extract",["certname"],["~","facts.\"odd-name\"","(?i)^A"]]]],["or",["=","certname","db1.acme.net"],["~","certname","^web[0-9]+"]]]]]
+        "#);
+        assert_eq!(
+            text(&of(Filter::default(), &[]).unwrap()),
+            r#"["from","nodes",["extract",["certname"]]]"#
+        );
+    }
+
+    #[test]
+    fn pql_goes_as_it_is_beside_names_and_is_narrowed_by_the_rest() {
+        let filter = Filter::default().with_class("apache").unwrap();
+        let filter = filter.with_identity("db1").unwrap();
+        let queries = of(filter, &[" nodes[certname] { certname ~ 'x' } "]).unwrap();
+        assert_eq!(queries.len(), 2);
+        assert_eq!(
+            queries[0],
+            [
+                json!("nodes[certname] { certname ~ 'x' }"),
+                json!([
+                    "from",
+                    "nodes",
+                    ["extract", ["certname"], ["=", "certname", "db1"]]
+                ])
+            ]
+        );
+        assert!(queries[1][0].to_string().contains("Apache"));
+        assert_eq!(of(Filter::default(), &[" "]), Err(QueryError::Empty));
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_refused() {
+        let of = |text: &str| {
+            let filter = Filter::default().with_fact(text).unwrap();
+            of(filter, &[]).unwrap_err().to_string()
+        };
+        assert!(of("disks.0.size>1").contains("one element of a list"));
+        assert!(of("'a\"b'=1").contains("quote or backslash"));
+        assert!(of("kernel>=linux").contains("compares only numbers with >="));
+    }
+
+    /// Everything but texts: what a query does, whatever it asks for.
+    fn shape(value: &Value) -> Value {
+        match value {
+            Value::Array(items) => items.iter().map(shape).collect(),
+            Value::String(text) if text.starts_with(['=', '~']) && text.len() == 1 => value.clone(),
+            Value::String(_) => json!("text"),
+            other => other.clone(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_changes_what_a_query_does(value in "[^\\p{Cc}0-9.-][^\\p{Cc}]{0,40}") {
+            prop_assume!(value.to_ascii_lowercase().parse::<bool>().is_err());
+            let filter = |value: &str| {
+                let term = FactTerm::new("country", Operator::Equal, value).unwrap();
+                Filter::default().with_fact(&term.to_string())
+            };
+            let Ok(odd) = filter(&value) else { return Ok(()) };
+            let odd = of(odd, &[]).unwrap();
+            let plain = of(filter("uk").unwrap(), &[]).unwrap();
+            prop_assert_eq!(shape(&odd[0][0]), shape(&plain[0][0]));
+            let has = odd[0][0].pointer("/2/2/2/2/2/2").cloned();
+            prop_assert_eq!(has, Some(json!(value)));
+        }
+    }
+}
