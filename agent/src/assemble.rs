@@ -18,7 +18,7 @@ use muster_wire::subject;
 use muster_wire::token::{Creds, CredsError, PublicKey, TokenError, Trust};
 use serde::de::DeserializeOwned;
 
-use crate::audit::{AuditError, AuditLog};
+use crate::audit::{self, AuditError, AuditLog};
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::{Config, SecretFileError, check_secret_file};
@@ -168,18 +168,16 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         facts_d: config.paths.facts_d.clone(),
         facter: config.facts.facter.clone(),
     });
+    let trust = trust(config)?;
     let core = Core::new(Parts {
-        trust: trust(config)?,
+        audit: Arc::new(AuditLog::open(audit_options(config, &signer, &trust))?),
+        trust,
         collectives: config.collectives.clone(),
         classes: Classes::new(config.paths.classes.clone()),
         policy: policy(config),
         registry: Arc::new(registry(config)?),
         data_sources: muster_rpcutil::data_sources(),
         seen: Seen::open(&state.join("seen"), clock.now())?,
-        audit: Arc::new(AuditLog::open(
-            &config.paths.audit,
-            config.audit.fail_closed,
-        )?),
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
         config: Some(config.clone()),
         config_file: config_file.to_owned(),
@@ -242,6 +240,23 @@ pub fn policy(config: &Config) -> PolicySet {
         tracing::error!(%problem, "a policy is refused as a whole");
     }
     policy
+}
+
+fn audit_options(config: &Config, signer: &Signer, trust: &Trust) -> audit::Options {
+    let settings = &config.audit;
+    audit::Options {
+        path: config.paths.audit.clone(),
+        fail_closed: settings.fail_closed,
+        max_bytes: settings.max_bytes,
+        keep: settings.keep,
+        mode: settings.mode,
+        group: settings.group.clone(),
+        checkpoint_lines: settings.checkpoint_lines,
+        checkpoint_every: settings.checkpoint_every,
+        head: Some(config.paths.state.join("audit.head")),
+        signer: signer.clone(),
+        account: trust.token().to_owned(),
+    }
 }
 
 /// Where a changed account token is kept.

@@ -155,6 +155,7 @@ impl Core {
         let newer = self.trust.get().update(account_token)?;
         self.trust.set(newer);
         self.tokens.clear();
+        self.audit.account_changed(account_token);
         Ok(())
     }
 
@@ -166,6 +167,11 @@ impl Core {
     /// Returns when every audit record is on the disk. Blocks.
     pub fn flush_audit(&self) -> Result<(), AuditError> {
         self.audit.flush()
+    }
+
+    /// The same, and the log is signed to its end. Blocks.
+    pub fn seal_audit(&self) -> Result<(), AuditError> {
+        self.audit.seal()
     }
 
     /// Opens the audit log's path anew, after it was rotated. Blocks.

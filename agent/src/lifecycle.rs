@@ -79,7 +79,7 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
     notify(&[NotifyState::Ready]);
     daemon.run(life.stop, config.drain.patience).await;
     tasks.iter().for_each(JoinHandle::abort);
-    flush_audit(core).await;
+    seal_audit(core).await;
     tracing::info!("stopped");
     Ok(())
 }
@@ -93,9 +93,9 @@ async fn connected(bus: &Bus) {
     }
 }
 
-async fn flush_audit(core: Arc<Core>) {
-    let flushed = tokio::task::spawn_blocking(move || core.flush_audit()).await;
-    if let Ok(Err(error)) = flushed {
+async fn seal_audit(core: Arc<Core>) {
+    let sealed = tokio::task::spawn_blocking(move || core.seal_audit()).await;
+    if let Ok(Err(error)) = sealed {
         tracing::error!(%error, "the last audit records may be lost");
     }
 }

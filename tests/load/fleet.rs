@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
-use muster_agent::audit::AuditLog;
+use muster_agent::audit::{AuditLog, Options};
 use muster_agent::classes::Classes;
 use muster_agent::clock::Clock;
 use muster_agent::config::Verdict;
@@ -172,11 +172,13 @@ impl Mould {
         std::fs::write(policies.join("default.policy"), "policy default allow\n").unwrap();
         let (policy, problems) = PolicySet::load(&policies, Verdict::Deny);
         assert!(problems.is_empty(), "{problems:?}");
+        let organisation = Organisation::new(&["muster"]);
         let log = |number: usize| {
             let path = directory.path().join(format!("audit.{number}.log"));
-            Arc::new(AuditLog::open(&path, false).unwrap())
+            let signer = organisation.node(&format!("node{number}.example.net"));
+            let options = Options::new(path, signer, organisation.account_token());
+            Arc::new(AuditLog::open(options).unwrap())
         };
-        let organisation = Organisation::new(&["muster"]);
         let server = organisation.broker().await;
         Self {
             trust: organisation.trust(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agent::assemble;
-use muster_agent::audit::AuditLog;
+use muster_agent::audit::{self, AuditLog};
 use muster_agent::classes::Classes;
 use muster_agent::clock::Clock;
 use muster_agent::core::{Core, Parts};
@@ -111,13 +111,19 @@ impl TestNode {
         self.directory.path().join("root")
     }
 
-    /// Every audit record so far.
+    /// The node's audit log, a file.
+    pub fn audit_file(&self) -> PathBuf {
+        self.directory.path().join("audit.log")
+    }
+
+    /// Every audit record so far, without the chain's own lines.
     pub fn audit(&self) -> Vec<Value> {
         self.core.flush_audit().unwrap();
         let text =
             std::fs::read_to_string(self.directory.path().join("audit.log")).unwrap_or_default();
         text.lines()
             .map(|line| serde_json::from_str(line).unwrap())
+            .filter(|line: &Value| line.get("audit").is_none())
             .collect()
     }
 
@@ -172,6 +178,14 @@ fn build(directory: &Path, organisation: &Organisation, blueprint: Blueprint) ->
     let (policy, problems) =
         PolicySet::load(&path("policies"), muster_agent::config::Verdict::Deny);
     assert!(problems.is_empty(), "{problems:?}");
+    let audit = audit::Options {
+        head: Some(path("audit.head")),
+        ..audit::Options::new(
+            path("audit.log"),
+            blueprint.signer.clone(),
+            organisation.account_token(),
+        )
+    };
     let core = Core::new(Parts {
         trust: organisation.trust(),
         collectives: vec![organisation.collective().clone()],
@@ -186,7 +200,7 @@ fn build(directory: &Path, organisation: &Organisation, blueprint: Blueprint) ->
         data_sources: muster_rpcutil::data_sources(),
         system: Arc::new(RealSystem::new(path("root"))),
         seen: Seen::open(&path("seen"), now).unwrap(),
-        audit: Arc::new(AuditLog::open(&path("audit.log"), false).unwrap()),
+        audit: Arc::new(AuditLog::open(audit).unwrap()),
         skew: muster_wire::fresh::SKEW,
         clock: blueprint.clock,
         config: None,

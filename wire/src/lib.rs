@@ -9,6 +9,7 @@
 
 #![warn(missing_docs)]
 
+pub mod audit;
 pub mod filter;
 pub mod fresh;
 pub mod identity;

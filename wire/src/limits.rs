@@ -35,3 +35,6 @@ pub const TTL_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
 /// Deepest nesting of JSON that is accepted, as `serde_json` counts it.
 pub const JSON_DEPTH: usize = 128;
+
+/// Longest line of an audit log, in bytes: a request's inputs, escaped, or an account's token.
+pub const AUDIT_LINE_BYTES: usize = 4 * 1024 * 1024;

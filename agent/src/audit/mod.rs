@@ -1,24 +1,30 @@
-//! The audit log: a line of JSON for every decision, denials too, with its outcome.
+//! The audit log: a line of JSON for every decision, denials too, with its outcome; each line chained to the one before.
 //!
-//! Lines go through a bounded queue to a thread that owns the file, so that a slow disk does not hold up requests. What
-//! does not fit is counted, and the count is written; with `audit.fail_closed` the request is refused instead. Messages
-//! that no caller vouches for are counted, not listed, so that a flood cannot fill the disk. Rotation is logrotate's:
-//! move the file away and call [`AuditLog::reopen`].
+//! Lines go through a bounded queue to a thread that owns the file, so that neither a slow disk nor hashing holds up
+//! requests. What does not fit is counted, and the count is written; with `audit.fail_closed` the request is refused
+//! instead. Messages that no caller vouches for are counted, not listed, so that a flood cannot fill the disk. A file that
+//! is full is put aside; logrotate may do it as well: move the file away and call [`AuditLog::reopen`]. What the chain is
+//! and how it is verified is [`muster_wire::audit`]'s.
 
+mod files;
+mod log;
 mod record;
 mod refusals;
 mod writer;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use muster_wire::Millis;
+use muster_wire::audit::Anchor;
+use muster_wire::sign::Signer;
 
+use log::Log;
 pub use record::{Outcome, Record};
 use refusals::Refusals;
 use writer::{Order, Writer};
@@ -54,6 +60,65 @@ pub enum AuditError {
     Stuck,
 }
 
+/// What the log is, and whose.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The file.
+    pub path: PathBuf,
+    /// Whether [`AuditLog::record`] fails where the record would be lost.
+    pub fail_closed: bool,
+    /// The size at which a file is put aside and a new one begun; 0 for never.
+    pub max_bytes: u64,
+    /// How many files that were put aside are kept; at least 1.
+    pub keep: u32,
+    /// The permission bits of a new file.
+    pub mode: u32,
+    /// The group of a new file; the process's own when absent.
+    pub group: Option<String>,
+    /// Lines after which a checkpoint is signed.
+    pub checkpoint_lines: u64,
+    /// Time after which lines are signed, however few.
+    pub checkpoint_every: Duration,
+    /// Where the last checkpoint is remembered outside of the log, so that a log that was cut short is noticed.
+    pub head: Option<PathBuf>,
+    /// Whose log it is, and who signs.
+    pub signer: Signer,
+    /// The account's token, which vouches for the signer's.
+    pub account: String,
+}
+
+impl Options {
+    /// The log of this node at this path: closed to others, signed every minute, a gigabyte in ten files at most.
+    pub fn new(path: PathBuf, signer: Signer, account: String) -> Self {
+        Self {
+            path,
+            fail_closed: false,
+            max_bytes: 100 * 1024 * 1024,
+            keep: 10,
+            mode: 0o640,
+            group: None,
+            checkpoint_lines: 1000,
+            checkpoint_every: Duration::from_mins(1),
+            head: None,
+            signer,
+            account,
+        }
+    }
+}
+
+/// How the log is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// Records that wait for the disk.
+    pub waiting: usize,
+    /// Records that were lost since the start.
+    pub lost: u64,
+    /// The last line; nothing before the first was written.
+    pub last: Option<Anchor>,
+    /// Why the last write failed, if it did.
+    pub failing: Option<String>,
+}
+
 /// The door to the log. Dropping it writes what waits, and takes five seconds at most.
 #[derive(Debug)]
 pub struct AuditLog {
@@ -72,25 +137,30 @@ struct Shared {
     refusals: Mutex<Refusals>,
     /// Lines in the queue, and the one that is being written.
     waiting: AtomicUsize,
+    /// Lost, and not yet told in the log.
     lost: AtomicU64,
+    /// Lost since the start.
+    lost_ever: AtomicU64,
     failing: Mutex<Option<String>>,
+    /// An account's token that the thread has not seen yet.
+    account: Mutex<Option<String>>,
+    last: Mutex<Option<Anchor>>,
 }
 
 impl AuditLog {
-    /// Opens the log, made if need be with its directory, and starts the thread that writes it. With `fail_closed`,
-    /// [`AuditLog::record`] fails where the record would be lost.
-    pub fn open(path: &Path, fail_closed: bool) -> Result<Self, AuditError> {
+    /// Opens the log, made if need be with its directory, and starts the thread that writes it.
+    pub fn open(options: Options) -> Result<Self, AuditError> {
+        let (path, fail_closed) = (options.path.clone(), options.fail_closed);
         let file_error = |source| AuditError::File {
-            path: path.to_owned(),
+            path: path.clone(),
             source,
         };
-        let file = writer::open(path).map_err(file_error)?;
+        let log = Log::open(options).map_err(file_error)?;
         let shared = Arc::new(Shared::default());
+        shared.set_last(log.last());
         let writer = Writer {
-            path: path.to_owned(),
-            file,
+            log,
             shared: Arc::clone(&shared),
-            torn: false,
         };
         let (orders, inbox) = channel();
         let (end, ended) = channel();
@@ -100,7 +170,6 @@ impl AuditLog {
         };
         let thread = thread::Builder::new().name("audit".to_owned());
         thread.spawn(work).map_err(file_error)?;
-        let path = path.to_owned();
         Ok(Self {
             path,
             fail_closed,
@@ -172,6 +241,26 @@ impl AuditLog {
         self.ask(Order::Flush)
     }
 
+    /// The same, and signed: nothing more is expected. Blocks.
+    pub fn seal(&self) -> Result<(), AuditError> {
+        self.ask(Order::Seal)
+    }
+
+    /// The account's token changed; the next file's header has this one.
+    pub fn account_changed(&self, token: &str) {
+        *lock(&self.shared.account) = Some(token.to_owned());
+    }
+
+    /// How the log is doing.
+    pub fn condition(&self) -> Condition {
+        Condition {
+            waiting: self.shared.waiting.load(Ordering::Relaxed),
+            lost: self.shared.lost_ever.load(Ordering::Relaxed),
+            last: *lock(&self.shared.last),
+            failing: self.shared.failing(),
+        }
+    }
+
     fn ask(
         &self,
         order: impl FnOnce(SyncSender<io::Result<()>>) -> Order,
@@ -209,12 +298,18 @@ impl Shared {
             .is_ok()
     }
 
-    /// Gives the place back, when the line is written.
-    fn give_place(&self) {
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
+    /// Gives places back, when their lines are written.
+    fn give_places(&self, count: usize) {
+        self.waiting.fetch_sub(count, Ordering::AcqRel);
     }
 
     fn add_lost(&self, count: u64) {
+        self.lost_ever.fetch_add(count, Ordering::Relaxed);
+        self.restore_lost(count);
+    }
+
+    /// They are still not told.
+    fn restore_lost(&self, count: u64) {
         self.lost.fetch_add(count, Ordering::AcqRel);
     }
 
@@ -223,15 +318,25 @@ impl Shared {
     }
 
     fn set_failing(&self, said: Option<String>) {
-        *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = said;
+        *lock(&self.failing) = said;
     }
 
     fn failing(&self) -> Option<String> {
-        self.failing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.failing).clone()
     }
+
+    fn take_account(&self) -> Option<String> {
+        lock(&self.account).take()
+    }
+
+    fn set_last(&self, last: Option<Anchor>) {
+        *lock(&self.last) = last;
+    }
+}
+
+/// What the mutex guards is a value that is replaced as a whole: whoever panicked did not leave it half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Now, by the node's clock; the epoch for a clock before it.

@@ -29,7 +29,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
     /// When it was decided, by the node's clock.
-    #[serde(serialize_with = "rfc3339")]
+    #[serde(serialize_with = "in_words")]
     pub time: Millis,
     /// What became of it.
     pub verdict: Outcome,
@@ -69,7 +69,7 @@ pub struct Record {
 /// Messages without a caller to believe, or a count of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Refusal {
-    #[serde(serialize_with = "rfc3339")]
+    #[serde(serialize_with = "in_words")]
     pub(super) time: Millis,
     pub(super) verdict: Outcome,
     pub(super) reason: &'static str,
@@ -83,7 +83,7 @@ pub(super) struct Refusal {
 /// Records that could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Lost {
-    #[serde(serialize_with = "rfc3339")]
+    #[serde(serialize_with = "in_words")]
     pub(super) time: Millis,
     /// Always `lost`.
     pub(super) verdict: &'static str,
@@ -98,14 +98,18 @@ pub(super) fn line(record: &impl Serialize) -> Result<Vec<u8>, serde_json::Error
 }
 
 /// RFC 3339 in UTC with milliseconds: `2026-01-31T23:59:59.123Z`.
+pub(super) fn rfc3339(time: Millis) -> String {
+    let instant = i64::try_from(time)
+        .ok()
+        .and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let instant = instant.unwrap_or(Timestamp::MAX);
+    instant.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+}
+
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "the signature serde asks for"
 )]
-fn rfc3339<S: Serializer>(time: &Millis, out: S) -> Result<S::Ok, S::Error> {
-    let instant = i64::try_from(*time)
-        .ok()
-        .and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    let instant = instant.unwrap_or(Timestamp::MAX);
-    out.collect_str(&instant.strftime("%Y-%m-%dT%H:%M:%S.%3fZ"))
+fn in_words<S: Serializer>(time: &Millis, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(&rfc3339(*time))
 }

@@ -10,7 +10,62 @@ use muster_wire::status::Status;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{AuditError, AuditLog, Outcome, QUEUE, Record};
+use muster_wire::audit::{Finding, Note, Trusting, Verdict, Verifier};
+use muster_wire::sign::Signer;
+use muster_wire::token::claims::{Account, Limits, ScopedKey, SigningKeyEntry, User};
+use muster_wire::token::encode::{self, Validity};
+use muster_wire::token::{Creds, KeyKind, KeyPair, PublicKey, Role};
+
+use super::{AuditError, AuditLog, Options, Outcome, QUEUE, Record};
+
+fn operator() -> KeyPair {
+    KeyPair::from_raw(KeyKind::Operator, &[1; 32])
+}
+
+/// The log of a node of an organisation from fixed seeds.
+fn options(path: &Path) -> Options {
+    let key = |seed| KeyPair::from_raw(KeyKind::Account, &[seed; 32]);
+    let (account, nodes) = (key(2), key(3));
+    let node = KeyPair::from_raw(KeyKind::User, &[4; 32]);
+    let template = Role::Node.template(&[Name::parse("muster").unwrap()]);
+    let scope = ScopedKey::new(nodes.public(), Role::Node, template);
+    let claims = Account::new(
+        Limits::default(),
+        vec![SigningKeyEntry::Scoped(Box::new(scope))],
+    );
+    let validity = Validity::from(1_700_000_000);
+    let token = encode::account("fleet", account.public(), claims, validity, &operator()).unwrap();
+    let name = Identity::parse("db1.acme.net").unwrap();
+    let user = User::new(account.public(), Vec::new());
+    let jwt = encode::user(&name, node.public(), user, validity, &nodes).unwrap();
+    let signer = Signer::new(Creds::new(&jwt, node).unwrap()).unwrap();
+    Options::new(path.to_owned(), signer, token)
+}
+
+fn open(path: &Path, fail_closed: bool) -> Result<AuditLog, AuditError> {
+    AuditLog::open(Options {
+        fail_closed,
+        ..options(path)
+    })
+}
+
+/// What verifying these files tells, in this order.
+fn verify(files: &[&Path]) -> Verdict {
+    verify_as(operator().public(), files)
+}
+
+fn verify_as(operator: PublicKey, files: &[&Path]) -> Verdict {
+    let mut verifier = Verifier::new(Trusting::Operator(operator), Vec::new());
+    for file in files {
+        verifier.next_file();
+        let bytes = fs::read(file).unwrap();
+        let mut parts = bytes.split(|byte| *byte == b'\n');
+        let end = parts.next_back().unwrap();
+        parts.for_each(|line| verifier.line(line));
+        verifier.torn_end(end);
+    }
+    verifier.finish()
+}
 
 fn record(action: &str) -> Record {
     let name = |text: &str| Name::parse(text).unwrap();
@@ -32,11 +87,17 @@ fn record(action: &str) -> Record {
     }
 }
 
+/// The records of a file, without what the chain adds.
 fn lines(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'), "{text}");
     text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
+        .map(|line| serde_json::from_str::<Map<String, Value>>(line).unwrap())
+        .filter(|line| !line.contains_key("audit"))
+        .map(|mut line| {
+            assert!(line.remove("seq").is_some() && line.remove("prev").is_some());
+            Value::Object(line)
+        })
         .collect()
 }
 
@@ -44,7 +105,7 @@ fn lines(path: &Path) -> Vec<Value> {
 fn a_record_is_one_line_with_everything_that_was_decided() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("log/audit.log");
-    let log = AuditLog::open(&path, true).unwrap();
+    let log = open(&path, true).unwrap();
     log.record(&record("restart")).unwrap();
     let denied = Record {
         verdict: Outcome::Denied,
@@ -78,7 +139,7 @@ fn what_is_there_is_kept_and_dropping_writes_what_waits() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     for _ in 0..2 {
-        let log = AuditLog::open(&path, false).unwrap();
+        let log = open(&path, false).unwrap();
         for _ in 0..100 {
             log.record(&record("restart")).unwrap();
         }
@@ -92,7 +153,7 @@ fn after_rotation_lines_go_to_the_new_file() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let moved = scratch.path().join("audit.log.1");
-    let log = AuditLog::open(&path, false).unwrap();
+    let log = open(&path, false).unwrap();
     log.record(&record("first")).unwrap();
     fs::rename(&path, &moved).unwrap();
     log.record(&record("second")).unwrap();
@@ -113,7 +174,7 @@ fn after_rotation_lines_go_to_the_new_file() {
 fn a_flood_without_a_caller_is_counted() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
-    let log = AuditLog::open(&path, false).unwrap();
+    let log = open(&path, false).unwrap();
     for _ in 0..10_000 {
         log.refuse("signature", Some("muster.service.restart.all"));
     }
@@ -134,7 +195,7 @@ fn a_flood_without_a_caller_is_counted() {
 fn hanging(path: &Path, fail_closed: bool) -> (AuditLog, File) {
     nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let both = File::options().read(true).write(true).open(path).unwrap();
-    (AuditLog::open(path, fail_closed).unwrap(), both)
+    (open(path, fail_closed).unwrap(), both)
 }
 
 /// Larger than what a pipe holds.
@@ -192,7 +253,7 @@ fn a_full_queue_is_counted_or_refuses_and_never_waits() {
 #[test]
 fn a_disk_that_refuses_stops_what_fails_closed() {
     let full = Path::new("/dev/full");
-    let log = AuditLog::open(full, true).unwrap();
+    let log = open(full, true).unwrap();
     log.record(&record("restart")).unwrap();
     // The device cannot be flushed; the answer only says that the line before was tried.
     let _ = log.flush();
@@ -201,7 +262,7 @@ fn a_disk_that_refuses_stops_what_fails_closed() {
         Err(AuditError::Failing(_))
     ));
     assert!(log.lost() > 0);
-    let log = AuditLog::open(full, false).unwrap();
+    let log = open(full, false).unwrap();
     log.record(&record("restart")).unwrap();
     let _ = log.flush();
     log.record(&record("restart")).unwrap();
@@ -211,6 +272,231 @@ fn a_disk_that_refuses_stops_what_fails_closed() {
 fn a_log_that_cannot_be_opened_says_so() {
     let scratch = tempfile::tempdir().unwrap();
     fs::write(scratch.path().join("file"), "").unwrap();
-    let error = AuditLog::open(&scratch.path().join("file/audit.log"), false).unwrap_err();
+    let error = open(&scratch.path().join("file/audit.log"), false).unwrap_err();
     assert!(matches!(error, AuditError::File { .. }));
+}
+
+#[test]
+fn every_line_is_chained_signed_at_the_end_and_known_to_be_the_nodes() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("audit.log");
+    for _ in 0..2 {
+        let log = open(&path, true).unwrap();
+        for _ in 0..30 {
+            log.record(&record("restart")).unwrap();
+        }
+        log.seal().unwrap();
+        assert_eq!(log.condition().waiting, 0);
+    }
+    let verdict = verify(&[&path]);
+    assert!(verdict.is_intact(), "{:?}", verdict.findings);
+    assert_eq!(verdict.notes, []);
+    // Two lives, each with a header, its records and a checkpoint.
+    assert_eq!((verdict.lines, verdict.unsigned), (64, 0));
+    assert_eq!(verdict.node, Some(Identity::parse("db1.acme.net").unwrap()));
+    let stranger = KeyPair::from_raw(KeyKind::Operator, &[9; 32]).public();
+    assert!(matches!(
+        verify_as(stranger, &[&path]).findings[0],
+        Finding::Untrusted { .. }
+    ));
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\"took_ms\":12", "\"took_ms\":13", 1)).unwrap();
+    assert!(matches!(
+        verify(&[&path]).findings[..],
+        [Finding::Altered { at }] if at.line == 2
+    ));
+}
+
+#[test]
+fn checkpoints_come_after_so_many_lines_and_after_so_much_time() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("audit.log");
+    let signed = |path: &Path| {
+        fs::read_to_string(path)
+            .unwrap()
+            .matches("\"audit\":\"checkpoint\"")
+            .count()
+    };
+    let log = AuditLog::open(Options {
+        checkpoint_lines: 10,
+        ..options(&path)
+    })
+    .unwrap();
+    for _ in 0..10 {
+        log.record(&record("restart")).unwrap();
+    }
+    // The order behind the lines is answered when the checkpoint is due; the next one finds it made.
+    log.flush().unwrap();
+    log.flush().unwrap();
+    assert_eq!(signed(&path), 1);
+    drop(log);
+    let log = AuditLog::open(Options {
+        checkpoint_every: std::time::Duration::from_millis(20),
+        ..options(&path)
+    })
+    .unwrap();
+    log.record(&record("restart")).unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while signed(&path) < 2 {
+        assert!(std::time::Instant::now() < deadline, "never signed");
+        std::thread::yield_now();
+    }
+    drop(log);
+    assert!(verify(&[&path]).is_intact());
+}
+
+#[test]
+fn full_files_are_put_aside_and_the_chain_goes_on() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("audit.log");
+    let older = |number: u32| scratch.path().join(format!("audit.log.{number}"));
+    let log = AuditLog::open(Options {
+        max_bytes: 8_000,
+        keep: 3,
+        fail_closed: true,
+        ..options(&path)
+    })
+    .unwrap();
+    for _ in 0..12 {
+        for _ in 0..10 {
+            log.record(&record("restart")).unwrap();
+        }
+        log.flush().unwrap();
+    }
+    drop(log);
+    assert!(older(3).exists() && !older(4).exists());
+    let files = [older(3), older(2), older(1), path.clone()];
+    let files: Vec<&Path> = files.iter().map(AsRef::as_ref).collect();
+    let verdict = verify(&files);
+    assert!(verdict.is_intact(), "{:?}", verdict.findings);
+    assert!(matches!(verdict.notes[..], [Note::BeginsLate { .. }]));
+    assert_eq!(verdict.unsigned, 0);
+    assert!(matches!(
+        verify(&[files[0], files[2], files[3]]).findings[..],
+        [Finding::Missing { .. }]
+    ));
+}
+
+#[test]
+fn a_log_that_was_moved_away_goes_on_in_the_new_file_even_over_a_restart() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("audit.log");
+    let [first, second] = ["audit.log-1", "audit.log-2"].map(|name| scratch.path().join(name));
+    let options = Options {
+        head: Some(scratch.path().join("audit.head")),
+        ..options(&path)
+    };
+    let log = AuditLog::open(options.clone()).unwrap();
+    log.record(&record("first")).unwrap();
+    fs::rename(&path, &first).unwrap();
+    log.reopen().unwrap();
+    log.reopen().unwrap();
+    log.record(&record("second")).unwrap();
+    drop(log);
+    fs::rename(&path, &second).unwrap();
+    drop(AuditLog::open(options.clone()).unwrap());
+    let verdict = verify(&[&first, &second, &path]);
+    assert!(verdict.is_intact(), "{:?}", verdict.findings);
+    assert_eq!(verdict.notes, []);
+
+    // A log that is shorter than it was is noticed by the next daemon, and on record from then on.
+    let text = fs::read_to_string(&path).unwrap();
+    let header = text.lines().next().unwrap();
+    fs::write(&path, format!("{header}\n")).unwrap();
+    drop(AuditLog::open(options).unwrap());
+    assert!(matches!(
+        verify(&[&first, &second, &path]).findings[..],
+        [Finding::Lost { .. }]
+    ));
+}
+
+#[test]
+fn a_line_torn_by_a_crash_is_closed_off_and_told_apart_from_tampering() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("audit.log");
+    let log = open(&path, false).unwrap();
+    log.record(&record("restart")).unwrap();
+    log.flush().unwrap();
+    drop(log);
+    let whole = fs::read(&path).unwrap();
+    for cut in [whole.len() - 1, whole.len() - 40, whole.len() - 400] {
+        fs::write(&path, &whole[..cut]).unwrap();
+        drop(open(&path, false).unwrap());
+        let verdict = verify(&[&path]);
+        assert!(verdict.is_intact(), "{:?}", verdict.findings);
+        assert!(
+            matches!(verdict.notes[..], [Note::Torn { .. }]),
+            "{:?}",
+            verdict.notes
+        );
+    }
+}
+
+#[test]
+fn what_is_no_chain_is_put_aside_and_kept() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("audit.log");
+    fs::write(&path, "{\"time\":\"2025\"}\n").unwrap();
+    drop(open(&path, false).unwrap());
+    assert!(verify(&[&path]).is_intact());
+    let kept = fs::read_to_string(scratch.path().join("audit.log.1")).unwrap();
+    assert_eq!(kept, "{\"time\":\"2025\"}\n");
+}
+
+#[test]
+fn a_new_file_has_the_mode_and_group_that_are_configured() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("audit.log");
+    let own = nix::unistd::Group::from_gid(nix::unistd::getegid()).unwrap();
+    for mode in [0o600, 0o640, 0o644] {
+        let options = Options {
+            mode,
+            group: own.as_ref().map(|group| group.name.clone()),
+            ..options(&path)
+        };
+        drop(AuditLog::open(options).unwrap());
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            mode
+        );
+        fs::remove_file(&path).unwrap();
+    }
+    let options = Options {
+        group: Some("no-such-group".to_owned()),
+        ..options(&path)
+    };
+    assert!(matches!(
+        AuditLog::open(options),
+        Err(AuditError::File { .. })
+    ));
+}
+
+/// The file may grow so far and no further. The limit is the process's: nextest gives every test one of its own.
+#[test]
+fn a_disk_that_fills_up_refuses_while_it_is_full_and_leaves_whole_lines() {
+    use nix::sys::resource::{Resource, setrlimit};
+    use nix::sys::signal::{SigSet, Signal};
+    // The log's thread inherits it: a write beyond the limit is then an error, and does not end the process.
+    SigSet::from(Signal::SIGXFSZ).thread_block().unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("audit.log");
+    let log = open(&path, true).unwrap();
+    log.record(&record("restart")).unwrap();
+    log.flush().unwrap();
+    let size = fs::metadata(&path).unwrap().len();
+    let (soft, hard) = nix::sys::resource::getrlimit(Resource::RLIMIT_FSIZE).unwrap();
+    setrlimit(Resource::RLIMIT_FSIZE, size + 100, hard).unwrap();
+    log.record(&record("restart")).unwrap();
+    log.flush().unwrap();
+    let refused = log.record(&record("restart"));
+    setrlimit(Resource::RLIMIT_FSIZE, soft, hard).unwrap();
+    assert!(matches!(refused, Err(AuditError::Failing(_))));
+    log.flush().unwrap();
+    let _ = log.record(&record("after"));
+    log.flush().unwrap();
+    log.record(&record("after")).unwrap();
+    drop(log);
+    let verdict = verify(&[&path]);
+    assert!(verdict.is_intact(), "{:?}", verdict.findings);
+    assert!(lines(&path).iter().any(|line| line["verdict"] == "lost"));
 }

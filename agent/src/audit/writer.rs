@@ -1,18 +1,20 @@
-//! The thread that owns the audit file: whole lines, appended, one write each.
+//! The thread that owns the log: takes what waits together, and writes it together.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::log::Log;
 use super::record::{self, Lost};
 use super::{Shared, wall_clock};
 
 /// How long the thread sleeps at most; it looks for closed windows of refusals then.
 const IDLE: Duration = Duration::from_secs(10);
+/// How long it waits for more lines before it writes the first: whoever records need not wake it for every line.
+const LINGER: Duration = Duration::from_millis(1);
+/// Most bytes that are written together.
+const GROUP: usize = 256 * 1024;
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -23,16 +25,15 @@ pub(super) enum Order {
     Reopen(SyncSender<io::Result<()>>),
     /// Everything before is to be on the disk.
     Flush(SyncSender<io::Result<()>>),
+    /// The same, and signed.
+    Seal(SyncSender<io::Result<()>>),
 }
 
 /// The thread's own.
 #[derive(Debug)]
 pub(super) struct Writer {
-    pub(super) path: PathBuf,
-    pub(super) file: File,
+    pub(super) log: Log,
     pub(super) shared: Arc<Shared>,
-    /// Whether the file ends within a line, because a write was cut short.
-    pub(super) torn: bool,
 }
 
 impl Writer {
@@ -40,39 +41,78 @@ impl Writer {
     pub(super) fn run(mut self, orders: &Receiver<Order>) {
         loop {
             match orders.recv_timeout(self.patience()) {
-                Ok(Order::Write(line)) => {
-                    self.record(&line);
-                    self.shared.give_place();
-                }
-                Ok(Order::Reopen(answer)) => {
-                    // An asker that is gone needs no answer.
-                    let _ = answer.send(self.reopen());
-                }
-                Ok(Order::Flush(answer)) => {
-                    self.refusals(true);
-                    let _ = answer.send(self.file.sync_data());
-                }
+                Ok(order) => self.obey(order, orders),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             self.refusals(false);
+            if self.log.checkpoint_due(Instant::now()) == Some(Duration::ZERO) {
+                // What cannot be signed now is signed with the next line.
+                let signed = self.log.checkpoint();
+                self.told(signed);
+            }
         }
         self.refusals(true);
         // There is nobody left to tell.
-        let _ = self.file.sync_data();
+        let signed = self.log.checkpoint();
+        self.told(signed);
+        let _ = self.log.sync();
     }
 
-    /// Until the next window of refusals ends.
+    /// Until the next window of refusals ends, or a checkpoint is due.
     fn patience(&self) -> Duration {
         let refusals = self
             .shared
             .refusals
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
         let due = refusals
             .next_due()
-            .map(|due| due.saturating_duration_since(Instant::now()));
-        due.unwrap_or(IDLE).min(IDLE)
+            .map(|due| due.saturating_duration_since(now));
+        let due = due.into_iter().chain(self.log.checkpoint_due(now));
+        due.fold(IDLE, Duration::min)
+    }
+
+    /// Obeys one order, and those that wait behind it.
+    fn obey(&mut self, first: Order, orders: &Receiver<Order>) {
+        if matches!(first, Order::Write(_)) {
+            // It is nobody's runtime thread; waking up early only makes the group smaller.
+            std::thread::park_timeout(LINGER);
+        }
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        let mut next = Some(first);
+        while let Some(order) = next.take() {
+            if let Order::Write(line) = order {
+                bytes += line.len();
+                lines.push(line);
+            } else {
+                self.record(std::mem::take(&mut lines));
+                self.answer(order);
+            }
+            if bytes < GROUP {
+                next = orders.try_recv().ok();
+            }
+        }
+        self.record(lines);
+    }
+
+    fn answer(&mut self, order: Order) {
+        // An asker that is gone needs no answer.
+        let _ = match order {
+            Order::Write(_) => Ok(()),
+            Order::Reopen(answer) => answer.send(self.log.reopen()),
+            Order::Flush(answer) => {
+                self.refusals(true);
+                answer.send(self.log.sync())
+            }
+            Order::Seal(answer) => {
+                self.refusals(true);
+                let sealed = self.log.checkpoint().and_then(|()| self.log.sync());
+                answer.send(sealed)
+            }
+        };
+        self.told(Ok(()));
     }
 
     fn refusals(&mut self, all: bool) {
@@ -88,69 +128,65 @@ impl Writer {
                 refusals.due(Instant::now())
             }
         };
-        for refusal in told {
-            if let Ok(line) = record::line(&refusal) {
-                self.record(&line);
-            }
-        }
+        let lines = told.iter().filter_map(|refusal| record::line(refusal).ok());
+        self.write(lines.collect());
     }
 
-    /// Writes a line, and before it how many were lost, if any were.
-    fn record(&mut self, line: &[u8]) {
+    /// Writes lines that took a place in the queue.
+    fn record(&mut self, lines: Vec<Vec<u8>>) {
+        let places = lines.len();
+        self.write(lines);
+        self.shared.give_places(places);
+    }
+
+    /// Writes lines, and before them how many were lost, if any were.
+    fn write(&mut self, mut lines: Vec<Vec<u8>>) {
+        if lines.is_empty() {
+            return;
+        }
+        if let Some(token) = self.shared.take_account() {
+            self.log.account_changed(token);
+        }
         let lost = self.shared.take_lost();
-        if lost > 0 {
-            let lost_line = record::line(&Lost {
+        let told = (lost > 0).then(|| {
+            record::line(&Lost {
                 time: wall_clock(),
                 verdict: "lost",
                 count: lost,
-            });
-            if lost_line.is_err() || self.append(&lost_line.unwrap_or_default()).is_err() {
-                self.shared.add_lost(lost);
+            })
+        });
+        let told = usize::from(match told {
+            Some(Ok(line)) => {
+                lines.insert(0, line);
+                true
             }
-        }
-        match self.append(line) {
-            Ok(()) => self.shared.set_failing(None),
-            Err(error) => {
-                self.shared.add_lost(1);
-                self.shared.set_failing(Some(error.to_string()));
+            _ => false,
+        });
+        let written = match self.log.append(&lines) {
+            Ok(()) => {
+                self.shared.set_failing(None);
+                lines.len()
             }
-        }
-    }
-
-    /// One write of the whole line. A write that was cut short leaves a torn line, which the next one ends first.
-    fn append(&mut self, line: &[u8]) -> io::Result<()> {
-        let whole = if self.torn {
-            [b"\n", line].concat()
-        } else {
-            line.to_vec()
+            Err(short) => {
+                self.shared.set_failing(Some(short.error.to_string()));
+                short.written
+            }
         };
-        let written = self.file.write(&whole)?;
-        self.torn = written < whole.len() && (self.torn || written > 0);
-        if written == whole.len() {
-            Ok(())
-        } else {
-            Err(io::Error::from(io::ErrorKind::WriteZero))
+        if written < told || (told == 0 && lost > 0) {
+            self.shared.restore_lost(lost);
         }
+        let records = lines.len() - told;
+        let missed = records - written.saturating_sub(told).min(records);
+        self.shared
+            .add_lost(u64::try_from(missed).unwrap_or(u64::MAX));
+        self.told(Ok(()));
     }
 
-    fn reopen(&mut self) -> io::Result<()> {
-        self.file = open(&self.path)?;
-        self.torn = false;
-        Ok(())
+    /// Tells the door where the log stands, and of a failure.
+    fn told(&self, result: io::Result<()>) {
+        if let Err(error) = result {
+            tracing::error!(%error, "the audit log could not be signed");
+        }
+        self.shared.set_last(self.log.last());
     }
-}
-
-/// Opens the log for appending, 0640 if it is new: a group of log readers may be given it.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    if let Some(directory) = path.parent() {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o750)
-            .create(directory)?;
-    }
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o640)
-        .open(path)
 }

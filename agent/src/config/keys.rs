@@ -19,6 +19,10 @@ pub(super) enum Kind {
     Flag,
     /// A whole number from the first to the second.
     Number(u64, u64),
+    /// Permission bits of a file in octal digits, as `0640`: the owner writes, others read at most.
+    Mode,
+    /// A name, or empty for none.
+    OptionalName,
     /// One of these words.
     Word(&'static [&'static str]),
 }
@@ -69,6 +73,12 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("requests.skew_seconds", Kind::Number(0, DAY)),
     ("policy.default", Kind::Word(&["deny", "allow"])),
     ("audit.fail_closed", Kind::Flag),
+    ("audit.max_bytes", Kind::Number(0, 1 << 50)),
+    ("audit.keep", Kind::Number(1, 10_000)),
+    ("audit.mode", Kind::Mode),
+    ("audit.group", Kind::OptionalName),
+    ("audit.checkpoint_lines", Kind::Number(1, 1_000_000)),
+    ("audit.checkpoint_seconds", Kind::Number(1, DAY)),
     (
         "log.level",
         Kind::Word(&["error", "warn", "info", "debug", "trace"]),

@@ -193,10 +193,28 @@ fn check(kind: Kind, value: Value, file: &Path) -> Result<Value, Wrong> {
                 &format!("a whole number from {least} to {most}"),
             )),
         },
+        Kind::Mode => mode(&value).map(|()| value),
+        Kind::OptionalName => match text(&value)? {
+            "" => Ok(Value::Null),
+            _ => Ok(value),
+        },
         Kind::Word(words) => match text(&value)? {
             word if words.contains(&word) => Ok(value),
             _ => Err(Wrong::value(&value, format!("one of {}", words.join(", ")))),
         },
+    }
+}
+
+/// Three octal digits behind any zeros; the owner must be able to write, and nobody else may.
+fn mode(value: &Value) -> Result<(), Wrong> {
+    let digits = text(value)?;
+    let bits = u32::from_str_radix(digits, 8).ok();
+    match bits.filter(|bits| digits.len() <= 5 && bits & !0o644 == 0 && bits & 0o600 == 0o600) {
+        Some(_) => Ok(()),
+        None => Err(Wrong::value(
+            value,
+            "permissions in octal such as \"0600\", \"0640\" or \"0644\"",
+        )),
     }
 }
 

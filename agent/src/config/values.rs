@@ -164,6 +164,20 @@ pub enum Verdict {
 pub struct Audit {
     /// Whether a request that cannot be recorded is refused.
     pub fail_closed: bool,
+    /// The size at which a file is put aside; 0 for never.
+    pub max_bytes: u64,
+    /// How many files that were put aside are kept.
+    pub keep: u32,
+    /// The permission bits of a new file.
+    #[serde(deserialize_with = "octal")]
+    pub mode: u32,
+    /// The group of a new file; the daemon's own when absent.
+    pub group: Option<String>,
+    /// Lines after which a checkpoint is signed.
+    pub checkpoint_lines: u64,
+    /// Time after which lines are signed, however few.
+    #[serde(rename = "checkpoint_seconds", deserialize_with = "seconds")]
+    pub checkpoint_every: Duration,
 }
 
 /// Section `log`.
@@ -191,6 +205,11 @@ pub struct Drain {
     /// How long running actions are given to end when the daemon stops.
     #[serde(rename = "seconds", deserialize_with = "seconds")]
     pub patience: Duration,
+}
+
+fn octal<'de, D: Deserializer<'de>>(source: D) -> Result<u32, D::Error> {
+    let digits = String::deserialize(source)?;
+    u32::from_str_radix(&digits, 8).map_err(serde::de::Error::custom)
 }
 
 fn seconds<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {

@@ -1,5 +1,6 @@
 //! What may be typed: clap structures only, one file for each group of commands. Nothing is done here.
 
+pub mod audit;
 pub mod broker;
 pub mod cancel;
 pub mod demo;
@@ -140,6 +141,9 @@ pub enum Command {
     /// Make and keep an organisation: keys, parties, revocations
     #[command(subcommand)]
     Org(org::Org),
+    /// Verify and read a node's audit log
+    #[command(subcommand)]
+    Audit(audit::Audit),
     /// Configure and run the broker
     #[command(subcommand)]
     Broker(broker::Broker),

@@ -1,6 +1,7 @@
 //! The commands, one file each. A command gets what it needs as values, prints through the printer, and says how it
 //! ended; it reads neither the command line nor the environment.
 
+pub mod audit;
 mod broker;
 mod cancel;
 mod context;
@@ -39,6 +40,7 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Cancel(args) => cancel::run(args, cx).await,
         Command::Filter(command) => filter::run(&command, cx),
         Command::Plugin(command) => plugin::run(command, cx),
+        Command::Audit(command) => audit::run(command, cx),
         Command::Org(command) => org::run(command, environment, printer).await,
         Command::Broker(command) => broker::run(command, environment, printer),
         Command::Demo(command) => demo::run(command, environment, printer).await,

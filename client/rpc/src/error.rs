@@ -4,6 +4,7 @@ use std::io;
 
 use crate::ask::AskError;
 use crate::broker::program::BrokerError;
+use crate::commands::audit::AuditError;
 use crate::commands::demo::DemoError;
 use crate::commands::form::FormError;
 use crate::commands::inventory::InventoryFileError;
@@ -34,6 +35,9 @@ pub enum Error {
     /// The broker's program.
     #[error(transparent)]
     Broker(#[from] BrokerError),
+    /// An audit log.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// The demonstration.
     #[error(transparent)]
     Demo(#[from] DemoError),
@@ -60,6 +64,7 @@ impl Error {
                 vec!["is the broker running? `rpc broker run` starts it".to_owned()]
             }
             Self::Broker(error) => error.hints(),
+            Self::Audit(error) => error.hints(),
             Self::Demo(error) => error.hints(),
             Self::Push(PushError::Refused(_))
             | Self::Inventory(_)

@@ -29,6 +29,8 @@ fn pages() {
         vec!["do"],
         vec!["cancel"],
         vec!["filter", "explain"],
+        vec!["audit", "verify"],
+        vec!["audit", "show"],
         vec!["plugin", "list"],
         vec!["plugin", "doc"],
     ] {

@@ -1,0 +1,154 @@
+//! The audit log's files: how they are made, found again after a restart, and put aside. What stands in them is `log`'s.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
+use std::path::{Path, PathBuf};
+
+use muster_wire::audit::{Anchor, Position};
+use muster_wire::limits;
+
+use super::Options;
+
+/// How much of a file's end is looked at first for its last line.
+const LOOK: u64 = 64 * 1024;
+/// Largest file of the last position, in bytes.
+const HEAD_BYTES: u64 = 256;
+
+/// Opens the log for appending. A new one gets the configured mode and group; one that is there keeps its own.
+pub(super) fn open(path: &Path, options: &Options) -> io::Result<File> {
+    if let Some(directory) = path.parent() {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o750).create(directory)?;
+    }
+    let mut make = OpenOptions::new();
+    make.append(true).mode(0o600);
+    match make.clone().create_new(true).open(path) {
+        Ok(file) => {
+            if let Some(group) = &options.group {
+                chown(&file, group)?;
+            }
+            // Said outright, so that the process's umask has no part in it.
+            file.set_permissions(Permissions::from_mode(options.mode))?;
+            Ok(file)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => make.open(path),
+        Err(error) => Err(error),
+    }
+}
+
+fn chown(file: &File, group: &str) -> io::Result<()> {
+    let unknown = || io::Error::other(format!("there is no group {group:?}"));
+    let group = nix::unistd::Group::from_name(group)?.ok_or_else(unknown)?;
+    Ok(nix::unistd::fchown(file, None, Some(group.gid))?)
+}
+
+/// Whether both are the same file, under whichever name.
+pub(super) fn is_same(a: &File, b: &File) -> io::Result<bool> {
+    let (a, b) = (a.metadata()?, b.metadata()?);
+    Ok((a.dev(), a.ino()) == (b.dev(), b.ino()))
+}
+
+/// How a log ends.
+#[derive(Debug, Default)]
+pub(super) struct End {
+    /// Where its chain stands; nothing without a whole line of a chain.
+    pub(super) position: Option<Position>,
+    /// What stands behind the last line end.
+    pub(super) torn: Vec<u8>,
+    /// It has whole lines, and the last of them is of no chain.
+    pub(super) foreign: bool,
+}
+
+impl End {
+    /// Looks at a file's end.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        let most = 2 * limits::AUDIT_LINE_BYTES as u64;
+        let mut look = LOOK;
+        loop {
+            let from = length.saturating_sub(look);
+            file.seek(SeekFrom::Start(from))?;
+            let mut bytes = Vec::new();
+            (&mut file).take(look).read_to_end(&mut bytes)?;
+            match Self::read(bytes, from == 0) {
+                Some(end) => return Ok(end),
+                None if look >= most => {
+                    return Ok(Self {
+                        foreign: true,
+                        ..Self::default()
+                    });
+                }
+                None => look = look.saturating_mul(8),
+            }
+        }
+    }
+
+    /// Reads the last bytes of a file; nothing if the last line begins before them.
+    fn read(mut bytes: Vec<u8>, whole: bool) -> Option<Self> {
+        let is_end = |byte: &u8| *byte == b'\n';
+        let Some(last) = bytes.iter().rposition(is_end) else {
+            return whole.then_some(Self {
+                torn: bytes,
+                ..Self::default()
+            });
+        };
+        let torn = bytes.split_off(last + 1);
+        bytes.pop();
+        let begin = bytes.iter().rposition(is_end).map(|end| end + 1);
+        let begin = begin.or(whole.then_some(0))?;
+        let position = bytes.get(begin..).and_then(Position::after_line);
+        Some(Self {
+            foreign: position.is_none(),
+            position,
+            torn,
+        })
+    }
+}
+
+/// The name of an older file: `audit.log.3`.
+pub(super) fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+/// Puts the log aside as number 1; every older file becomes one number older, and what is beyond `keep` goes.
+pub(super) fn put_aside(path: &Path, keep: u32) -> io::Result<()> {
+    for number in (1..keep).rev() {
+        match fs::rename(numbered(path, number), numbered(path, number + 1)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    fs::rename(path, numbered(path, 1))
+}
+
+/// The last checkpoint that this daemon remembers having made; nothing if there is no such memory.
+pub(super) fn remembered(head: &Path) -> io::Result<Option<Anchor>> {
+    let file = match File::open(head) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = String::new();
+    file.take(HEAD_BYTES).read_to_string(&mut text)?;
+    let told = |problem: String| io::Error::new(io::ErrorKind::InvalidData, problem);
+    text.trim().parse().map(Some).map_err(told)
+}
+
+/// Remembers a checkpoint outside of the log.
+pub(super) fn remember(head: &Path, anchor: Anchor) -> io::Result<()> {
+    let fresh = head.with_extension("new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&fresh)?;
+    writeln!(file, "{anchor}")?;
+    fs::rename(&fresh, head)
+}

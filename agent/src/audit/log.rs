@@ -1,0 +1,361 @@
+//! The chained log on disk: appends records in groups, signs checkpoints, turns over to a new file. One owner, no threads.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::time::{Duration, Instant};
+
+use muster_wire::audit::{Anchor, Gap, Header, NotAnObject, Position};
+use serde::Serialize;
+
+use super::files::{self, End};
+use super::{Options, record, wall_clock};
+
+/// The log that is being written.
+#[derive(Debug)]
+pub(super) struct Log {
+    options: Options,
+    account: String,
+    file: File,
+    /// Whether it is a file, and no pipe or device: those cannot be read back, cut or moved.
+    regular: bool,
+    size: u64,
+    /// The size at which the next turn is tried.
+    turn_at: u64,
+    position: Position,
+    last: Option<Anchor>,
+    pending: Pending,
+    /// Lines since the last checkpoint, and when the first of them was written.
+    unsigned: Option<(u64, Instant)>,
+}
+
+/// What must be written before any record.
+#[derive(Debug, Default)]
+struct Pending {
+    /// What is left of a line, to be closed off.
+    torn: Vec<u8>,
+    header: bool,
+    /// The number of a line that should be there, and is not.
+    missing: Option<u64>,
+}
+
+/// A group of records was not written as a whole.
+#[derive(Debug)]
+pub(super) struct Short {
+    /// Records that were.
+    pub(super) written: usize,
+    /// Why not more.
+    pub(super) error: io::Error,
+}
+
+/// Lines that are written together.
+#[derive(Debug)]
+struct Group {
+    bytes: Vec<u8>,
+    position: Position,
+    /// Where each line ends, and where the chain stands behind it.
+    ends: Vec<(usize, Position)>,
+}
+
+impl Group {
+    fn add(
+        &mut self,
+        line: impl FnOnce(Position, &mut Vec<u8>) -> Result<Position, NotAnObject>,
+    ) -> io::Result<()> {
+        self.position = line(self.position, &mut self.bytes).map_err(io::Error::other)?;
+        self.ends.push((self.bytes.len(), self.position));
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Takes the log up where it ended, in whichever way that was.
+    pub(super) fn open(options: Options) -> io::Result<Self> {
+        let mut file = files::open(&options.path, &options)?;
+        let regular = file.metadata()?.is_file();
+        let mut end = End::default();
+        if regular {
+            end = End::of(&options.path)?;
+        }
+        if end.foreign {
+            tracing::warn!(path = %options.path.display(), "what is there is no chained audit log; it is put aside");
+            files::put_aside(&options.path, options.keep)?;
+            (file, end) = (files::open(&options.path, &options)?, End::default());
+        }
+        let remembered = options.head.as_deref().map(files::remembered).transpose()?;
+        let remembered = remembered.flatten();
+        let position = match end.position {
+            Some(position) => position,
+            None => Self::without_file(&options, remembered, regular)?,
+        };
+        let missing = remembered
+            .map(|anchor| anchor.seq)
+            .filter(|seq| *seq >= position.next);
+        if let Some(written) = missing {
+            tracing::error!(written, found = position.next, path = %options.path.display(), "lines of the audit log are gone");
+        }
+        let size = file.metadata()?.len();
+        let mut log = Self {
+            account: options.account.clone(),
+            turn_at: options.max_bytes,
+            options,
+            file,
+            regular,
+            size,
+            position,
+            last: None,
+            pending: Pending {
+                torn: end.torn,
+                header: true,
+                missing,
+            },
+            unsigned: None,
+        };
+        // What cannot be written now is tried again with the first record, which tells whoever must know.
+        if let Err(short) = log.append(&[]) {
+            tracing::error!(error = %short.error, path = %log.options.path.display(), "cannot write the audit log");
+        }
+        Ok(log)
+    }
+
+    /// Where to go on when the file is new: behind the newest line that is known of.
+    fn without_file(
+        options: &Options,
+        remembered: Option<Anchor>,
+        regular: bool,
+    ) -> io::Result<Position> {
+        if !regular {
+            return Ok(Position::START);
+        }
+        let older = match End::of(&files::numbered(&options.path, 1)) {
+            Ok(end) => end.position,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let remembered = remembered.map(|anchor| Position {
+            next: anchor.seq.saturating_add(1),
+            prev: anchor.hash,
+        });
+        let known = older.into_iter().chain(remembered);
+        Ok(known
+            .max_by_key(|position| position.next)
+            .unwrap_or(Position::START))
+    }
+
+    /// The number of the last line and its hash.
+    pub(super) fn last(&self) -> Option<Anchor> {
+        self.last
+    }
+
+    /// The account's token for headers to come.
+    pub(super) fn account_changed(&mut self, token: String) {
+        self.account = token;
+    }
+
+    /// Appends records, with one write, and turns to a new file if this one is full.
+    pub(super) fn append(&mut self, records: &[Vec<u8>]) -> Result<(), Short> {
+        let none = |error| Short { written: 0, error };
+        let mut group = self.group();
+        self.begin(&mut group).map_err(none)?;
+        let before = group.ends.len();
+        for record in records {
+            let record = record.strip_suffix(b"\n").unwrap_or(record);
+            let added = group.add(|position, out| position.chain(record, out));
+            added.map_err(none)?;
+        }
+        self.put(&group).map_err(|(lines, error)| Short {
+            written: lines.saturating_sub(before),
+            error,
+        })?;
+        if self.options.max_bytes > 0 && self.regular && self.size >= self.turn_at {
+            self.turn();
+        }
+        Ok(())
+    }
+
+    /// Signs what was written since the last checkpoint.
+    pub(super) fn checkpoint(&mut self) -> io::Result<()> {
+        if self.unsigned.is_none() {
+            return Ok(());
+        }
+        let mut group = self.group();
+        self.begin(&mut group)?;
+        let (time, signer) = (record::rfc3339(wall_clock()), &self.options.signer);
+        group.add(|position, out| {
+            Ok(position.checkpoint(&time, signer.identity(), signer.key(), out))
+        })?;
+        self.put(&group).map_err(|(_, error)| error)?;
+        self.unsigned = None;
+        if let (Some(head), Some(last)) = (&self.options.head, self.last)
+            && let Err(error) = files::remember(head, last)
+        {
+            tracing::warn!(%error, path = %head.display(), "the audit log's last checkpoint is not remembered");
+        }
+        Ok(())
+    }
+
+    /// When the next checkpoint is due, if there is anything to sign.
+    pub(super) fn checkpoint_due(&self, now: Instant) -> Option<Duration> {
+        let (lines, since) = self.unsigned?;
+        if lines >= self.options.checkpoint_lines {
+            return Some(Duration::ZERO);
+        }
+        Some((since + self.options.checkpoint_every).saturating_duration_since(now))
+    }
+
+    /// Forces everything to the disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Opens the path again, after somebody moved the file away. What is open then is kept if that fails.
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        let file = files::open(&self.options.path, &self.options)?;
+        if files::is_same(&file, &self.file)? {
+            return Ok(());
+        }
+        self.checkpoint()?;
+        self.replace(file)
+    }
+
+    /// Puts the file aside and begins a new one. Failing to do so is told, and tried again later: nothing is lost by it.
+    fn turn(&mut self) {
+        self.turn_at = self.size.saturating_add(self.options.max_bytes);
+        let turned = self.checkpoint().and_then(|()| {
+            self.sync()?;
+            let path = &self.options.path;
+            let fresh = path.with_extension("new");
+            // The new file is there before the old one is moved.
+            let file = files::open(&fresh, &self.options)?;
+            files::put_aside(path, self.options.keep)?;
+            std::fs::rename(&fresh, path)?;
+            self.replace(file)
+        });
+        if let Err(error) = turned {
+            tracing::error!(%error, path = %self.options.path.display(), "the audit log could not be turned over");
+        }
+    }
+
+    fn replace(&mut self, file: File) -> io::Result<()> {
+        let metadata = file.metadata()?;
+        (self.regular, self.size) = (metadata.is_file(), metadata.len());
+        self.turn_at = self.options.max_bytes;
+        self.file = file;
+        self.pending = Pending {
+            header: true,
+            ..Pending::default()
+        };
+        self.append(&[]).map_err(|short| short.error)
+    }
+
+    fn group(&self) -> Group {
+        Group {
+            bytes: Vec::new(),
+            position: self.position,
+            ends: Vec::new(),
+        }
+    }
+
+    /// What must stand before everything else: the end of a torn line, whose log this is, what is missing.
+    fn begin(&self, group: &mut Group) -> io::Result<()> {
+        let time = || record::rfc3339(wall_clock());
+        if !self.pending.torn.is_empty() {
+            group.bytes.push(b'\n');
+            mark(group, &Gap::torn(time(), &self.pending.torn))?;
+        }
+        if self.pending.header {
+            let signer = &self.options.signer;
+            let now = wall_clock();
+            let header = Header::new(
+                (now, record::rfc3339(now)),
+                signer.identity().clone(),
+                signer.public(),
+                signer.token().to_owned(),
+                self.account.clone(),
+            );
+            mark(group, &header)?;
+        }
+        if let Some(written) = self.pending.missing {
+            mark(group, &Gap::missing(time(), written))?;
+        }
+        Ok(())
+    }
+
+    /// One write, as a rule. What is left of a line that was cut short is cut off again; where that cannot be, it is closed
+    /// off by the next write.
+    fn put(&mut self, group: &Group) -> Result<(), (usize, io::Error)> {
+        if group.bytes.is_empty() {
+            return Ok(());
+        }
+        let (count, result) = write(&self.file, &group.bytes);
+        let whole = group.ends.iter().take_while(|(end, _)| *end <= count);
+        let (lines, last) = whole.fold((0, None), |(lines, _), end| (lines + 1, Some(end)));
+        let mut kept = 0;
+        if let Some((end, position)) = last {
+            kept = *end;
+            self.position = *position;
+            self.last = Some(Anchor {
+                seq: position.next.saturating_sub(1),
+                hash: position.prev,
+            });
+            let (unsigned, since) = self.unsigned.unwrap_or((0, Instant::now()));
+            self.unsigned = Some((unsigned + lines as u64, since));
+        }
+        if result.is_ok() {
+            self.pending = Pending::default();
+        } else {
+            self.recover(group, lines, kept, count);
+        }
+        self.size += kept as u64;
+        result.map_err(|error| (lines, error))
+    }
+
+    /// After a write that was cut short: `kept` bytes are whole lines, `count` bytes are in the file.
+    fn recover(&mut self, group: &Group, lines: usize, kept: usize, count: usize) {
+        // What must come first was written line by line in this order.
+        let mut lines = lines;
+        let mut done = |due: bool| {
+            let written = due && lines > 0;
+            lines -= usize::from(written);
+            due && !written
+        };
+        if !done(!self.pending.torn.is_empty()) {
+            self.pending.torn.clear();
+        }
+        self.pending.header = done(self.pending.header);
+        let missing = self.pending.missing;
+        self.pending.missing = missing.filter(|_| done(true));
+        let fragment = group.bytes.get(kept..count).unwrap_or_default();
+        if fragment.is_empty() {
+            return;
+        }
+        let length = self.file.metadata().map(|metadata| metadata.len());
+        let cut = length.and_then(|length| {
+            self.file
+                .set_len(length.saturating_sub(fragment.len() as u64))
+        });
+        if !self.regular || cut.is_err() {
+            self.pending.torn = fragment.strip_prefix(b"\n").unwrap_or(fragment).to_vec();
+        }
+    }
+}
+
+fn mark(group: &mut Group, mark: &impl Serialize) -> io::Result<()> {
+    group.add(|position, out| position.mark(mark, out))
+}
+
+/// Writes as much as can be; how much that was, and why not more.
+fn write(mut file: &File, bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut count = 0;
+    loop {
+        let rest = bytes.get(count..).unwrap_or_default();
+        if rest.is_empty() {
+            return (count, Ok(()));
+        }
+        match file.write(rest) {
+            Ok(0) => return (count, Err(io::ErrorKind::WriteZero.into())),
+            Ok(written) => count += written,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (count, Err(error)),
+        }
+    }
+}

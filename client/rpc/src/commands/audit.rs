@@ -1,0 +1,52 @@
+//! `rpc audit`: reads a node's audit log, wherever its files are. What a chain is and when it holds is the wire's.
+
+mod lines;
+mod show;
+mod verify;
+
+use std::io;
+use std::path::PathBuf;
+
+use super::context::Context;
+use crate::cli::audit::Audit;
+use crate::error::Error;
+use crate::exit::Exit;
+
+/// Why an audit log cannot be read or verified.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// Nobody says whom to believe.
+    #[error("whose signature counts is not known")]
+    NoKey,
+}
+
+impl AuditError {
+    /// What the user may do about it.
+    pub fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Read { .. } => Vec::new(),
+            Self::NoKey => vec![
+                "name the operator with `--operator O...`, or the node's own key with `--key U...`"
+                    .to_owned(),
+                "with a configuration (`--config`), its `trust.operator` counts".to_owned(),
+            ],
+        }
+    }
+}
+
+/// Runs one of the commands.
+pub fn run(command: Audit, cx: Context<'_>) -> Result<Exit, Error> {
+    match command {
+        Audit::Verify(args) => verify::run(args, cx),
+        Audit::Show(args) => show::run(&args, cx),
+    }
+}

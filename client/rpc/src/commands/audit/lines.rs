@@ -1,0 +1,76 @@
+//! A log file line by line: no more of it is in memory than its longest line may have.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read as _};
+use std::path::Path;
+
+use muster_wire::audit::Link;
+use muster_wire::limits::AUDIT_LINE_BYTES;
+
+use super::AuditError;
+
+/// A part of a log file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part<'a> {
+    /// A line, without its end; of one that is too long, its beginning.
+    Line(&'a [u8]),
+    /// What stands behind the last line end.
+    Torn(&'a [u8]),
+}
+
+/// Reads a file to its end.
+pub(super) fn each(path: &Path, mut take: impl FnMut(Part<'_>)) -> Result<(), AuditError> {
+    let failed = |source| AuditError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut input = BufReader::new(File::open(path).map_err(failed)?);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let most = AUDIT_LINE_BYTES as u64 + 1;
+        (&mut input)
+            .take(most)
+            .read_until(b'\n', &mut line)
+            .map_err(failed)?;
+        match line.strip_suffix(b"\n") {
+            Some(whole) => take(Part::Line(whole)),
+            None if line.is_empty() => return Ok(()),
+            None if line.len() > AUDIT_LINE_BYTES => {
+                take(Part::Line(&line));
+                skip(&mut input).map_err(failed)?;
+            }
+            None => take(Part::Torn(&line)),
+        }
+    }
+}
+
+/// Up to behind the next line end.
+fn skip(input: &mut impl BufRead) -> std::io::Result<()> {
+    loop {
+        let waiting = input.fill_buf()?;
+        let (end, used) = match waiting.iter().position(|byte| *byte == b'\n') {
+            Some(at) => (true, at + 1),
+            None => (waiting.is_empty(), waiting.len()),
+        };
+        input.consume(used);
+        if end {
+            return Ok(());
+        }
+    }
+}
+
+/// The number of a file's first line, if it is one of a chain.
+pub(super) fn first_number(path: &Path) -> Result<Option<u64>, AuditError> {
+    let failed = |source| AuditError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut line = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    BufReader::new(file.take(AUDIT_LINE_BYTES as u64))
+        .read_until(b'\n', &mut line)
+        .map_err(failed)?;
+    let line = line.strip_suffix(b"\n").unwrap_or(&line);
+    Ok(Link::read(line).map(|link| link.seq))
+}

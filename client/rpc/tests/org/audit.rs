@@ -1,0 +1,162 @@
+//! `rpc audit` on a log of a node whose credentials `rpc org` made.
+
+use std::fs;
+use std::path::PathBuf;
+
+use muster_wire::audit::{Header, Position};
+use muster_wire::sign::Signer;
+use muster_wire::token::Creds;
+
+use crate::world::{World, talk};
+
+const TIME: &str = "2026-01-31T23:59:59.123Z";
+
+/// An organisation, its operator's key, and two files of its node's log.
+struct Log {
+    world: World,
+    operator: String,
+    files: [PathBuf; 2],
+}
+
+impl Log {
+    fn new() -> Self {
+        let world = World::new(&[]);
+        world.ok(&["org", "add", "node", "web1.acme.net"]);
+        let creds = fs::read_to_string(world.org().join("creds/nodes/web1.acme.net.creds"));
+        let signer = Signer::new(Creds::parse(&creds.unwrap()).unwrap()).unwrap();
+        let account = fs::read_to_string(world.org().join("account.jwt")).unwrap();
+        let shown = world.json(&["org", "show", "-j"]);
+        let operator = shown["operator"]["key"]
+            .as_str()
+            .or(shown["operator"].as_str());
+        let header = Header::new(
+            (signer_time(), TIME.to_owned()),
+            signer.identity().clone(),
+            signer.public(),
+            signer.token().to_owned(),
+            account.trim().to_owned(),
+        );
+        let mut position = Position::START;
+        let files = ["audit.log.1", "audit.log"].map(|name| {
+            let mut bytes = Vec::new();
+            position = position.mark(&header, &mut bytes).unwrap();
+            for verdict in ["executed", "denied"] {
+                let record = format!(
+                    r#"{{"time":"{TIME}","verdict":"{verdict}","caller":"rip","agent":"service","action":"restart"}}"#
+                );
+                position = position.chain(record.as_bytes(), &mut bytes).unwrap();
+            }
+            position = position.checkpoint(TIME, signer.identity(), signer.key(), &mut bytes);
+            let path = world.scratch.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            path
+        });
+        Self {
+            operator: operator.unwrap().to_owned(),
+            world,
+            files,
+        }
+    }
+
+    /// The arguments of a verification by the operator's key.
+    fn verify(&self) -> Vec<&str> {
+        let mut args = vec!["audit", "verify", "--operator", &self.operator];
+        args.extend(self.files.iter().rev().map(|file| file.to_str().unwrap()));
+        args
+    }
+}
+
+/// Now: the token must be good at the header's time.
+fn signer_time() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    u64::try_from(since.unwrap().as_millis()).unwrap()
+}
+
+#[test]
+fn an_intact_log_passes_and_an_altered_one_is_named_line_by_line() {
+    let log = Log::new();
+    let text = log.world.ok(&log.verify());
+    assert!(text.contains("The log is intact."), "{text}");
+    assert!(text.contains("web1.acme.net"), "{text}");
+    let document = log.world.json(&[&log.verify()[..], &["-j"]].concat());
+    assert_eq!(document["lines"], 8);
+    assert_eq!(document["signed"]["seq"], 7);
+    let anchor = document["anchor"].as_str().unwrap();
+    log.world
+        .ok(&[&log.verify()[..], &["--strict", "--anchor", anchor]].concat());
+
+    let bytes = fs::read_to_string(&log.files[0]).unwrap();
+    fs::write(&log.files[0], bytes.replacen("denied", "executed", 1)).unwrap();
+    let output = log.world.rpc(&log.verify());
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("audit.log.1:3: this line was altered"),
+        "{text}"
+    );
+    fs::write(&log.files[0], &bytes).unwrap();
+
+    // A cut end is seen by whoever remembers a line of it.
+    let whole = fs::read_to_string(&log.files[1]).unwrap();
+    let cut: Vec<&str> = whole.split_inclusive('\n').take(3).collect();
+    fs::write(&log.files[1], cut.concat()).unwrap();
+    log.world.ok(&log.verify());
+    for more in [vec!["--strict"], vec!["--anchor", anchor]] {
+        let output = log.world.rpc(&[&log.verify()[..], &more].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+    }
+}
+
+#[test]
+fn without_a_key_to_believe_nothing_is_verified() {
+    let log = Log::new();
+    let file = log.files[1].to_str().unwrap();
+    let missing = log.world.scratch.path().join("none");
+    let missing = missing.to_str().unwrap();
+    for (args, code, told) in [
+        (
+            vec!["-c", missing, "audit", "verify", file],
+            1,
+            "cannot read",
+        ),
+        (
+            vec!["audit", "verify", "--operator", &log.operator, missing],
+            1,
+            "cannot read",
+        ),
+        (
+            vec!["audit", "verify", "--anchor", "7", file],
+            4,
+            "NUMBER:HASH",
+        ),
+    ] {
+        let output = log.world.rpc(&args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+        assert!(talk(&output).contains(told), "{}", talk(&output));
+    }
+}
+
+#[test]
+fn records_are_shown_by_caller_agent_and_verdict() {
+    let log = Log::new();
+    let file = log.files[0].to_str().unwrap();
+    let all = log.world.ok(&["audit", "show", file]);
+    assert_eq!(all.lines().count(), 2, "{all}");
+    let denied = log.world.ok(&[
+        "audit",
+        "show",
+        "--verdict",
+        "denied",
+        "--caller",
+        "rip",
+        file,
+    ]);
+    assert!(
+        denied.contains("denied   rip          service.restart") && denied.lines().count() == 1,
+        "{denied}"
+    );
+    let json = log
+        .world
+        .ok(&["audit", "show", "-j", "--agent", "puppetral", file]);
+    assert_eq!(json, "");
+}
