@@ -128,16 +128,20 @@ pub(super) fn put_aside(path: &Path, keep: u32) -> io::Result<()> {
 }
 
 /// The last checkpoint that this daemon remembers having made; nothing if there is no such memory.
-pub(super) fn remembered(head: &Path) -> io::Result<Option<Anchor>> {
-    let file = match File::open(head) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
+pub(super) fn remembered(head: &Path) -> Option<Anchor> {
     let mut text = String::new();
-    file.take(HEAD_BYTES).read_to_string(&mut text)?;
-    let told = |problem: String| io::Error::new(io::ErrorKind::InvalidData, problem);
-    text.trim().parse().map(Some).map_err(told)
+    let read = File::open(head).and_then(|file| file.take(HEAD_BYTES).read_to_string(&mut text));
+    let problem = match read {
+        Ok(_) => match text.trim().parse() {
+            Ok(anchor) => return Some(anchor),
+            Err(problem) => problem,
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => error.to_string(),
+    };
+    // A crash may leave it empty. The log itself is still there.
+    tracing::warn!(problem, path = %head.display(), "it is not known where the audit log should end");
+    None
 }
 
 /// Remembers a checkpoint outside of the log.

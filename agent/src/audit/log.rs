@@ -81,8 +81,7 @@ impl Log {
             files::put_aside(&options.path, options.keep)?;
             (file, end) = (files::open(&options.path, &options)?, End::default());
         }
-        let remembered = options.head.as_deref().map(files::remembered).transpose()?;
-        let remembered = remembered.flatten();
+        let remembered = options.head.as_deref().and_then(files::remembered);
         let position = match end.position {
             Some(position) => position,
             None => Self::without_file(&options, remembered, regular)?,
@@ -111,7 +110,7 @@ impl Log {
             unsigned: None,
         };
         // What cannot be written now is tried again with the first record, which tells whoever must know.
-        if let Err(short) = log.append(&[]) {
+        if let Err(short) = log.add(&[]) {
             tracing::error!(error = %short.error, path = %log.options.path.display(), "cannot write the audit log");
         }
         Ok(log)
@@ -153,6 +152,14 @@ impl Log {
 
     /// Appends records, with one write, and turns to a new file if this one is full.
     pub(super) fn append(&mut self, records: &[Vec<u8>]) -> Result<(), Short> {
+        self.add(records)?;
+        if self.options.max_bytes > 0 && self.regular && self.size >= self.turn_at {
+            self.turn();
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, records: &[Vec<u8>]) -> Result<(), Short> {
         let none = |error| Short { written: 0, error };
         let mut group = self.group();
         self.begin(&mut group).map_err(none)?;
@@ -165,11 +172,7 @@ impl Log {
         self.put(&group).map_err(|(lines, error)| Short {
             written: lines.saturating_sub(before),
             error,
-        })?;
-        if self.options.max_bytes > 0 && self.regular && self.size >= self.turn_at {
-            self.turn();
-        }
-        Ok(())
+        })
     }
 
     /// Signs what was written since the last checkpoint.
@@ -185,10 +188,12 @@ impl Log {
         })?;
         self.put(&group).map_err(|(_, error)| error)?;
         self.unsigned = None;
-        if let (Some(head), Some(last)) = (&self.options.head, self.last)
-            && let Err(error) = files::remember(head, last)
-        {
-            tracing::warn!(%error, path = %head.display(), "the audit log's last checkpoint is not remembered");
+        if let (Some(head), Some(last)) = (&self.options.head, self.last) {
+            // First the log: a memory of lines that a power cut took would look like tampering.
+            let remembered = self.sync().and_then(|()| files::remember(head, last));
+            if let Err(error) = remembered {
+                tracing::warn!(%error, path = %head.display(), "the audit log's last checkpoint is not remembered");
+            }
         }
         Ok(())
     }
@@ -238,13 +243,15 @@ impl Log {
     fn replace(&mut self, file: File) -> io::Result<()> {
         let metadata = file.metadata()?;
         (self.regular, self.size) = (metadata.is_file(), metadata.len());
-        self.turn_at = self.options.max_bytes;
         self.file = file;
         self.pending = Pending {
             header: true,
             ..Pending::default()
         };
-        self.append(&[]).map_err(|short| short.error)
+        let begun = self.add(&[]).map_err(|short| short.error);
+        // A file must have room for more than its header, or there would be no end of files.
+        self.turn_at = self.options.max_bytes.max(self.size.saturating_mul(2));
+        begun
     }
 
     fn group(&self) -> Group {

@@ -378,6 +378,34 @@ fn full_files_are_put_aside_and_the_chain_goes_on() {
 }
 
 #[test]
+fn a_file_has_room_for_more_than_its_header_however_small_it_shall_be() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("audit.log");
+    let log = AuditLog::open(Options {
+        max_bytes: 1,
+        keep: 1000,
+        head: Some(scratch.path().join("audit.head")),
+        ..options(&path)
+    })
+    .unwrap();
+    for _ in 0..50 {
+        log.record(&record("restart")).unwrap();
+        log.flush().unwrap();
+    }
+    drop(log);
+    let made = fs::read_dir(scratch.path()).unwrap().count();
+    assert!((3..40).contains(&made), "{made} files");
+    // A memory that a crash left empty is no reason not to start.
+    fs::write(scratch.path().join("audit.head"), "").unwrap();
+    let log = AuditLog::open(Options {
+        head: Some(scratch.path().join("audit.head")),
+        ..options(&path)
+    });
+    drop(log.unwrap());
+    assert!(verify(&[&path]).is_intact());
+}
+
+#[test]
 fn a_log_that_was_moved_away_goes_on_in_the_new_file_even_over_a_restart() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
