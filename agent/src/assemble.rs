@@ -11,6 +11,7 @@ use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_api::{Agent, AgentError};
 use muster_bus::{BusError, Options, Secret, Server};
+use muster_host::external::{Helper, Shelf};
 use muster_host::{Limits, Registry, RegistryError};
 use muster_wire::identity::{Identity, Name, NameError};
 use muster_wire::sign::Signer;
@@ -21,7 +22,7 @@ use serde::de::DeserializeOwned;
 use crate::audit::{self, AuditError, AuditLog};
 use crate::classes::Classes;
 use crate::clock::Clock;
-use crate::config::{Config, SecretFileError, check_secret_file};
+use crate::config::{self, Config, SecretFileError, check_secret_file};
 use crate::core::{Core, Parts};
 use crate::facts::{FactStore, Machines, Sources};
 use crate::policy::PolicySet;
@@ -114,12 +115,15 @@ pub enum AssembleError {
     /// A plugin's table in the configuration.
     #[error("the section [plugins.{plugin}] is wrong")]
     Plugin {
-        /// The plugin.
+        /// The plugin's name.
         plugin: &'static str,
         /// Why.
         #[source]
         source: serde_json::Error,
     },
+    /// The daemon's own program, which runs external agents.
+    #[error("cannot find the daemon's own program")]
+    Own(#[source] io::Error),
     /// Two agents of one name.
     #[error("the agents do not go together")]
     Registry(#[from] RegistryError),
@@ -150,6 +154,7 @@ pub fn inspect(config: &Config) -> Result<(), AssembleError> {
     options(config, &signer)?;
     trust(config)?;
     registry(config)?;
+    external_options(config)?;
     policy(config);
     Ok(())
 }
@@ -328,19 +333,50 @@ pub fn secret(signer: &Signer) -> Secret {
 fn registry(config: &Config) -> Result<Registry, AssembleError> {
     let mut registry = Registry::new();
     for agent in agents(config)? {
-        let limits = match Name::parse(agent.name()) {
-            Ok(name) => config.limits.of(&name),
-            Err(_) => continue,
-        };
-        let limits = Limits {
-            concurrency: limits.concurrency,
-            queue: limits.queue,
-            output_bytes: limits.output_bytes,
-            ..Limits::default()
-        };
+        let limits = limits(&config.limits, agent.name());
         registry.add(agent, limits)?;
     }
     Ok(registry)
+}
+
+/// The limits of an agent.
+pub fn limits(configured: &config::Limits, agent: &str) -> Limits {
+    let Ok(name) = Name::parse(agent) else {
+        return Limits::default();
+    };
+    let limits = configured.of(&name);
+    Limits {
+        concurrency: limits.concurrency,
+        queue: limits.queue,
+        output_bytes: limits.output_bytes,
+        ..Limits::default()
+    }
+}
+
+/// What the configuration says of external agents.
+pub fn external_options(config: &Config) -> Result<muster_host::external::Options, AssembleError> {
+    let table = config.plugins.get("external").cloned().unwrap_or_default();
+    serde_json::from_value(serde_json::Value::Object(table)).map_err(|source| {
+        AssembleError::Plugin {
+            plugin: "external",
+            source,
+        }
+    })
+}
+
+/// The external agents of the configuration; their directories are not looked at yet.
+pub fn shelf(
+    config: &Config,
+    config_file: &Path,
+    built_in: &Registry,
+) -> Result<Shelf, AssembleError> {
+    Ok(Shelf::new(
+        config.paths.ddls.clone(),
+        external_options(config)?,
+        built_in.names().iter().cloned().collect(),
+        Helper::own().map_err(AssembleError::Own)?,
+        config_file.to_owned(),
+    ))
 }
 
 fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {

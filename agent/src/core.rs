@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use muster_api::system::System;
-use muster_api::{AgentInfo, DataSource, Node, RunningRequest, Stats};
+use muster_api::{AgentInfo, AgentProblem, DataSource, Node, RunningRequest, Stats};
+use muster_ddl::Ddl;
 use muster_host::{Registry, Running};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
@@ -32,7 +33,12 @@ pub struct Shared<T>(RwLock<Arc<T>>);
 impl<T> Shared<T> {
     /// Begins with this value.
     pub fn new(value: T) -> Self {
-        Self(RwLock::new(Arc::new(value)))
+        Self::of(Arc::new(value))
+    }
+
+    /// Begins with this value, which others may hold already.
+    pub fn of(value: Arc<T>) -> Self {
+        Self(RwLock::new(value))
     }
 
     /// The current value.
@@ -90,8 +96,8 @@ pub struct Core {
     pub(crate) facts: FactStore,
     pub(crate) classes: Classes,
     pub(crate) policy: Shared<PolicySet>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) agent_names: Vec<String>,
+    pub(crate) registry: Shared<Registry>,
+    agent_problems: Shared<Vec<AgentProblem>>,
     pub(crate) data_sources: Vec<Arc<dyn DataSource>>,
     pub(crate) lookups: Gate,
     pub(crate) system: Arc<dyn System>,
@@ -111,7 +117,6 @@ impl Core {
     pub fn new(parts: Parts) -> Self {
         Self {
             collective_names: parts.collectives.iter().map(ToString::to_string).collect(),
-            agent_names: parts.registry.names(),
             started: parts.clock.now(),
             signer: parts.signer,
             trust: Shared::new(parts.trust),
@@ -120,7 +125,8 @@ impl Core {
             facts: parts.facts,
             classes: parts.classes,
             policy: Shared::new(parts.policy),
-            registry: parts.registry,
+            registry: Shared::of(parts.registry),
+            agent_problems: Shared::new(Vec::new()),
             data_sources: parts.data_sources,
             lookups: Gate::default(),
             system: parts.system,
@@ -164,6 +170,21 @@ impl Core {
         self.policy.set(policy);
     }
 
+    /// The agents on offer.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.registry.get()
+    }
+
+    /// Replaces the agents on offer; calls that were taken in before keep those that they came for.
+    pub fn set_registry(&self, registry: Registry) {
+        self.registry.set(registry);
+    }
+
+    /// Replaces what is told of agents that cannot be offered.
+    pub fn set_agent_problems(&self, problems: Vec<AgentProblem>) {
+        self.agent_problems.set(problems);
+    }
+
     /// Returns when every audit record is on the disk. Blocks.
     pub fn flush_audit(&self) -> Result<(), AuditError> {
         self.audit.flush()
@@ -187,11 +208,12 @@ impl Core {
     /// Looks at the node as filters and policies see it.
     pub(crate) fn view<T>(&self, look: impl FnOnce(&NodeView<'_>) -> T) -> T {
         let (facts, classes) = (self.facts.current(), self.classes.current());
+        let registry = self.registry.get();
         look(&NodeView {
             identity: self.identity().as_str(),
             facts: &facts,
             classes: &classes,
-            agents: &self.agent_names,
+            agents: registry.names(),
             collectives: &self.collective_names,
         })
     }
@@ -231,7 +253,16 @@ impl Node for Core {
     }
 
     fn agents(&self) -> Vec<AgentInfo> {
-        self.registry.infos()
+        self.registry.get().infos()
+    }
+
+    fn agent_problems(&self) -> Vec<AgentProblem> {
+        self.agent_problems.get().to_vec()
+    }
+
+    fn ddl(&self, agent: &str) -> Option<Arc<Ddl>> {
+        let registry = self.registry.get();
+        registry.agent(agent).map(|agent| Arc::clone(agent.ddl()))
     }
 
     fn data_sources(&self) -> &[Arc<dyn DataSource>] {

@@ -4,6 +4,7 @@
 //! - [`core`]: what the stages share. [`daemon`]: the loop around them.
 //! - [`assemble`]: from configuration to a daemon. [`lifecycle`]: from its start to its end.
 //! - [`lookup`]: asks data sources what an expression needs to know, for the pipeline and for policies.
+//! - [`external`]: agents that come and go while the daemon runs.
 //! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`]: what a daemon is made of.
 
 pub mod assemble;
@@ -14,6 +15,7 @@ pub mod config;
 pub mod core;
 pub mod counters;
 pub mod daemon;
+pub mod external;
 pub mod facts;
 pub mod lifecycle;
 mod listing;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use muster_api::system::System;
 use muster_bus::{Bus, BusError};
+use muster_host::external::Settle;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -19,6 +20,7 @@ use crate::assemble::{self, AssembleError, Assembled};
 use crate::config::Config;
 use crate::core::Core;
 use crate::daemon::Daemon;
+use crate::external::Externals;
 
 /// Why a daemon's life ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +48,17 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
         host,
         lock: _lock,
     } = assemble::assemble(config, config_file)?;
+    let shelf = assemble::shelf(config, config_file, &core.registry())?;
+    let poll = assemble::external_options(config)?.poll();
+    let externals = Arc::new(Externals::new(
+        Arc::clone(&core),
+        config.limits.clone(),
+        shelf,
+    ));
+    externals.look(Settle::Complete).await;
     let life = Life {
         core: Arc::clone(&core),
+        externals: Arc::clone(&externals),
         host,
         config: config.clone(),
         ready: Arc::default(),
@@ -57,6 +68,9 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
         tokio::spawn(life.clone().obey(signals)),
         tokio::spawn(life.clone().refresh()),
     ];
+    if let Some(pause) = poll {
+        tasks.push(tokio::spawn(externals.watch(pause, life.stop.clone())));
+    }
     let bus = options.connect().await.map_err(LifeError::Connect)?;
     tokio::select! {
         () = connected(&bus) => {}
@@ -121,6 +135,7 @@ impl Signals {
 #[derive(Clone)]
 struct Life {
     core: Arc<Core>,
+    externals: Arc<Externals>,
     host: Arc<dyn System>,
     config: Config,
     ready: Arc<AtomicBool>,
@@ -148,10 +163,11 @@ impl Life {
         }
         self.core.set_policy(assemble::policy(&self.config));
         self.collect().await;
+        self.externals.look(Settle::Complete).await;
         if let Err(error) = self.core.reopen_audit() {
             tracing::error!(%error, "the audit log was not reopened");
         }
-        tracing::info!("reloaded policies, facts and classes");
+        tracing::info!("reloaded policies, facts, classes and external agents");
         if ready {
             notify(&[NotifyState::Ready]);
         }

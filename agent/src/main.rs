@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use muster_agent::config::{Config, DEFAULT_PATH, LogFormat};
 use muster_agent::{assemble, lifecycle};
+use muster_host::sandbox::Plan;
 
 /// The daemon of a Muster node: answers signed requests.
 #[derive(Debug, Parser)]
@@ -17,7 +18,7 @@ Examples:
   rpcd                                   run with /etc/muster/rpcd.toml
   rpcd --config ./rpcd.toml --check      show the merged configuration and where each value comes from
 
-Signals: HUP reloads policies, facts and classes and reopens the audit log; TERM and INT let running actions answer, then stop.
+Signals: HUP reloads policies, facts, classes and external agents and reopens the audit log; TERM and INT let running actions answer, then stop.
 Exit codes: 0 stopped by a signal, 1 could not start, 2 wrong arguments."
 )]
 struct Arguments {
@@ -27,16 +28,43 @@ struct Arguments {
     /// Show the merged configuration with each value's origin, and stop
     #[arg(long)]
     check: bool,
+    #[command(subcommand)]
+    mode: Option<Mode>,
 }
 
+/// What the program is when it is not the daemon.
+#[derive(Debug, Subcommand)]
+enum Mode {
+    /// Take on the limits of a plan, and become the program that it names; the daemon starts external agents so
+    #[command(hide = true)]
+    ExecSandboxed {
+        /// The plan, as JSON
+        plan: String,
+    },
+}
+
+/// The exit code of a helper that did not become its program, as shells have it.
+const NOT_STARTED: u8 = 126;
+
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    if let Some(Mode::ExecSandboxed { plan }) = &arguments.mode {
+        return become_program(plan);
+    }
+    match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             report(&format!("rpcd: {error:#}"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// One thread, nothing open, nothing read: what follows is the program's.
+fn become_program(plan: &str) -> ExitCode {
+    let Err(error) = Plan::from_argument(plan).and_then(|plan| plan.enter());
+    report(&format!("rpcd: {:#}", anyhow::Error::from(error)));
+    ExitCode::from(NOT_STARTED)
 }
 
 #[expect(

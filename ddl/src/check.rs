@@ -10,7 +10,7 @@ use crate::error::{DdlError, shortened};
 use crate::parse::{
     Document, DocumentAction, DocumentAggregate, DocumentInput, DocumentOutput, InOrder,
 };
-use crate::schema::{Action, Aggregate, Ddl, Input, Metadata, Output};
+use crate::schema::{Action, Aggregate, Capabilities, Ddl, Input, Metadata, Output};
 use crate::validate::{Rule, RuleError, validator_names};
 use crate::value_type::ValueType;
 
@@ -61,7 +61,41 @@ fn check_metadata(metadata: &Metadata) -> Result<(), DdlError> {
             limit: MAX_TIMEOUT,
         });
     }
-    Ok(())
+    check_capabilities(metadata)
+}
+
+/// Paths that mean the same wherever the agent is started, and nothing that climbs out of what it seems to name.
+fn check_capabilities(metadata: &Metadata) -> Result<(), DdlError> {
+    let Some(Capabilities { read, write, .. }) = &metadata.capabilities else {
+        return Ok(());
+    };
+    match read
+        .iter()
+        .chain(write)
+        .find(|path| !path.starts_with('/') || climbs(path))
+    {
+        Some(path) => Err(DdlError::Path {
+            at: "metadata, capabilities".to_owned(),
+            path: shortened(path),
+            expected: "an absolute path without `..`",
+        }),
+        None => Ok(()),
+    }
+}
+
+fn climbs(path: &str) -> bool {
+    path.contains('\0') || path.split('/').any(|part| part == "..")
+}
+
+fn script_name(at: &str, script: String) -> Result<String, DdlError> {
+    if script.is_empty() || climbs(&script) {
+        return Err(DdlError::Path {
+            at: format!("{at}, implemented_by"),
+            path: shortened(&script),
+            expected: "the name of a script without `..`",
+        });
+    }
+    Ok(script)
 }
 
 fn check_validations(actions: &[DocumentAction]) -> Result<(), DdlError> {
@@ -109,6 +143,10 @@ fn action(raw: DocumentAction, warnings: &mut Warnings) -> Result<Action, DdlErr
         idempotent: raw.idempotent,
         streams: raw.streams,
         additional_input: raw.additional_input,
+        implemented_by: raw
+            .implemented_by
+            .map(|script| script_name(&at, script))
+            .transpose()?,
         sensitive_inputs: raw.sensitive_inputs,
         examples: raw.examples,
         name: raw.action,

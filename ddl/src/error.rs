@@ -79,6 +79,16 @@ pub enum DdlError {
         /// What the definition demands.
         violation: Violation,
     },
+    /// A path that cannot be used.
+    #[error("{at}: {path:?} is not {expected}")]
+    Path {
+        /// Where in the document.
+        at: String,
+        /// The path as written, shortened.
+        path: String,
+        /// What is wanted there.
+        expected: &'static str,
+    },
     /// An input of type `list` has nothing to choose from.
     #[error("{at}: an input of type list needs a `list` of at least one choice")]
     NoChoices {

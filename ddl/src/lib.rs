@@ -23,7 +23,7 @@ pub use builtin::{BUILTIN, builtin};
 pub use display::{DisplayMode, DisplayOverride, UnknownOverride};
 pub use error::{DdlError, InputError, OutputError};
 pub use parse::MAX_DDL_BYTES;
-pub use schema::{Action, Aggregate, Ddl, Example, Input, Metadata, Output};
+pub use schema::{Action, Aggregate, Capabilities, Ddl, Example, Input, Metadata, Output};
 pub use validate::Violation;
 pub use value_type::ValueType;
 

@@ -74,6 +74,8 @@ pub(crate) struct DocumentAction {
     #[serde(default)]
     pub(crate) additional_input: bool,
     #[serde(default)]
+    pub(crate) implemented_by: Option<String>,
+    #[serde(default)]
     pub(crate) sensitive_inputs: Vec<String>,
     #[serde(default)]
     pub(crate) examples: Vec<Example>,

@@ -99,9 +99,28 @@ pub struct Metadata {
     /// Whether any one node of a group answers, instead of every node.
     #[serde(default, skip_serializing_if = "is_false")]
     pub service: bool,
+    /// What a program outside of the daemon needs of the machine; nothing else is open to it where the kernel can
+    /// see to that. Absent: it is not confined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<Capabilities>,
     /// Documents may say it here or beside the metadata; `check` moves it to the latter place.
     #[serde(default, skip_serializing)]
     pub(crate) default_action: Option<String>,
+}
+
+/// What an external agent declares to need, beyond the system's programs and libraries and its own directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Capabilities {
+    /// Files and directories (with all below) that it reads; absolute paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<String>,
+    /// Files and directories (with all below) that it reads and changes; absolute paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<String>,
+    /// Whether it opens or accepts TCP connections.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub network: bool,
 }
 
 const fn default_timeout() -> u64 {
@@ -133,6 +152,8 @@ pub struct Action {
     pub(crate) streams: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) additional_input: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) implemented_by: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) sensitive_inputs: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -198,6 +219,12 @@ impl Action {
     /// Whether inputs that are not declared reach the plugin, which then checks them itself.
     pub fn additional_input(&self) -> bool {
         self.additional_input
+    }
+
+    /// The script that does the action, where `MCollective`'s convention for such scripts is kept: a file in the
+    /// agent's own directory, or an absolute path.
+    pub fn implemented_by(&self) -> Option<&str> {
+        self.implemented_by.as_deref()
     }
 
     /// Requests and replies that show how the action is used; each satisfies this schema.

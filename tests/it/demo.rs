@@ -99,7 +99,7 @@ impl Drop for Demo {
 }
 
 /// Beside the test's own binary; `make test` builds them before.
-fn program(name: &str) -> PathBuf {
+pub(crate) fn program(name: &str) -> PathBuf {
     let profile = std::env::current_exe()
         .unwrap()
         .ancestors()

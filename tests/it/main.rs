@@ -7,6 +7,7 @@ mod ask;
 mod demo;
 mod discovery;
 mod docs;
+mod external;
 mod lifecycle;
 mod longrun;
 mod misbehaving;

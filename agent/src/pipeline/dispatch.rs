@@ -53,7 +53,8 @@ pub(super) async fn run(
         node,
         progress,
     };
-    let dispatched = core.registry.dispatch(Call {
+    let registry = Arc::clone(&accepted.registry);
+    let dispatched = registry.dispatch(Call {
         context,
         input: accepted.input.clone(),
     });

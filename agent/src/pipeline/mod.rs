@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use muster_api::RunningRequest;
 use muster_api::progress::{Sink, channel};
 use muster_bus::{Bus, Bytes};
-use muster_host::Ticket;
+use muster_host::{Registry, Ticket};
 use muster_wire::Millis;
 use muster_wire::request::Request;
 use muster_wire::status::{Reason, Status};
@@ -77,6 +77,8 @@ pub struct Asked {
 pub struct Accepted {
     /// The request.
     pub asked: Asked,
+    /// The agents that were on offer when it was taken in.
+    pub registry: Arc<Registry>,
     /// The inputs, with defaults.
     pub input: Map<String, Value>,
     /// The same with sensitive ones replaced, for the audit log.

@@ -1,5 +1,6 @@
 //! Stage 5: there is such an action, and its inputs are what its schema declares.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_wire::status::Status;
@@ -10,7 +11,8 @@ use crate::core::Core;
 /// Fills in defaults and refuses what is missing, mistyped or not declared. The policy's rule is still open.
 pub(super) fn inputs(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
     let (agent, action) = (asked.request.agent.as_str(), asked.request.action.as_str());
-    let Some(ddl) = core.registry.agent(agent).map(muster_api::Agent::ddl) else {
+    let registry = core.registry.get();
+    let Some(ddl) = registry.agent(agent).map(muster_api::Agent::ddl) else {
         let message = format!("this node has no agent {agent}");
         return Err(Stop::refused(asked, Status::UnknownAction, message, None));
     };
@@ -36,6 +38,7 @@ pub(super) fn inputs(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
         timeout: wanted.map_or(ddl.timeout(), |wanted| wanted.min(ddl.timeout())),
         rule: String::new(),
         ticket: core.running.enter(asked.running(core.clock.now())),
+        registry: Arc::clone(&registry),
         input,
         asked,
     })

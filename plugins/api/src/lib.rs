@@ -52,4 +52,4 @@ pub use error::ActionError;
 pub use muster_ddl as ddl;
 pub use muster_system as system;
 pub use muster_wire as wire;
-pub use node::{AgentInfo, Node, RunningRequest, Stats};
+pub use node::{AgentInfo, AgentProblem, Node, RunningRequest, Stats};

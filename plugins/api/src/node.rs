@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use muster_wire::Millis;
+use muster_ddl::Ddl;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::state::Facts;
 use serde::Serialize;
@@ -25,6 +26,12 @@ pub trait Node: fmt::Debug + Send + Sync {
     fn classes(&self) -> Arc<[String]>;
     /// The agents that it offers.
     fn agents(&self) -> Vec<AgentInfo>;
+    /// The agents that it would offer, were their files in order.
+    fn agent_problems(&self) -> Vec<AgentProblem> {
+        Vec::new()
+    }
+    /// The DDL of an agent that it offers.
+    fn ddl(&self, agent: &str) -> Option<Arc<Ddl>>;
     /// The data sources that it offers.
     fn data_sources(&self) -> &[Arc<dyn DataSource>];
     /// One value of its configuration, by dotted name.
@@ -57,6 +64,19 @@ pub struct AgentInfo {
     pub url: String,
     /// How long its actions may take, in seconds.
     pub timeout: u64,
+    /// What does its work: `builtin`, or `external` for a program of its own.
+    pub provider: String,
+}
+
+/// An agent of a node that cannot be used as its files are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AgentProblem {
+    /// The agent, by the name of its DDL's file.
+    pub agent: String,
+    /// The DDL's file.
+    pub path: String,
+    /// What is wrong; a version that was offered before still is.
+    pub problem: String,
 }
 
 /// A request that is at work, or waits for its turn.

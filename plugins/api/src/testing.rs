@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::action::Action;
 use crate::context::Context;
 use crate::data_source::DataSource;
-use crate::node::{AgentInfo, Node, RunningRequest, Stats};
+use crate::node::{AgentInfo, AgentProblem, Node, RunningRequest, Stats};
 
 /// Everything in which an action's types and its DDL differ; empty when they are equal.
 ///
@@ -197,6 +197,10 @@ pub struct TestNode {
     pub classes: Arc<[String]>,
     /// Its agents.
     pub agents: Vec<AgentInfo>,
+    /// Its agents' DDLs.
+    pub ddls: Vec<Arc<Ddl>>,
+    /// Its agents that cannot be used.
+    pub agent_problems: Vec<AgentProblem>,
     /// Its data sources.
     pub data_sources: Vec<Arc<dyn DataSource>>,
     /// Its configuration, by dotted name.
@@ -224,6 +228,8 @@ impl TestNode {
             facts: Arc::default(),
             classes: Arc::from([]),
             agents: Vec::new(),
+            ddls: Vec::new(),
+            agent_problems: Vec::new(),
             data_sources: Vec::new(),
             config: Map::new(),
             stats: Stats::default(),
@@ -263,6 +269,12 @@ impl Node for TestNode {
     }
     fn agents(&self) -> Vec<AgentInfo> {
         self.agents.clone()
+    }
+    fn ddl(&self, agent: &str) -> Option<Arc<Ddl>> {
+        self.ddls.iter().find(|ddl| ddl.name() == agent).cloned()
+    }
+    fn agent_problems(&self) -> Vec<AgentProblem> {
+        self.agent_problems.clone()
     }
     fn data_sources(&self) -> &[Arc<dyn DataSource>] {
         &self.data_sources

@@ -9,10 +9,11 @@ use tokio::sync::Semaphore;
 
 use crate::limits::Limits;
 
-/// The agents of a node. Made once, then only read; a reload makes a new one.
-#[derive(Debug, Default)]
+/// The agents of a node. Only read while it is in use: a change makes a new one, and calls that run keep the old.
+#[derive(Debug, Clone, Default)]
 pub struct Registry {
     agents: BTreeMap<String, Arc<Slot>>,
+    names: Vec<String>,
 }
 
 /// An agent with its limits in force.
@@ -21,7 +22,7 @@ pub(crate) struct Slot {
     pub(crate) agent: Agent,
     pub(crate) limits: Limits,
     pub(crate) running: Arc<Semaphore>,
-    pub(crate) waiting: AtomicUsize,
+    pub(crate) waiting: Arc<AtomicUsize>,
 }
 
 /// Why an agent was not taken in.
@@ -47,15 +48,32 @@ impl Registry {
         if self.agents.contains_key(&name) {
             return Err(RegistryError::Twice { name });
         }
-        let running = Arc::new(Semaphore::new(limits.concurrency));
+        self.replace(agent, limits);
+        Ok(())
+    }
+
+    /// Takes an agent in, in the place of another version of it. Calls of both count against the same limits.
+    pub fn replace(&mut self, agent: Agent, limits: Limits) {
+        let name = agent.name().to_owned();
+        let before = self.agents.get(&name).filter(|slot| slot.limits == limits);
+        let (running, waiting) = match before {
+            Some(slot) => (Arc::clone(&slot.running), Arc::clone(&slot.waiting)),
+            None => (Arc::new(Semaphore::new(limits.concurrency)), Arc::default()),
+        };
         let slot = Slot {
             agent,
             limits,
             running,
-            waiting: AtomicUsize::new(0),
+            waiting,
         };
         self.agents.insert(name, Arc::new(slot));
-        Ok(())
+        self.names = self.agents.keys().cloned().collect();
+    }
+
+    /// Lets an agent go; calls of it that run are not disturbed.
+    pub fn remove(&mut self, name: &str) {
+        self.agents.remove(name);
+        self.names = self.agents.keys().cloned().collect();
     }
 
     /// One agent.
@@ -64,8 +82,8 @@ impl Registry {
     }
 
     /// The names of all agents, sorted.
-    pub fn names(&self) -> Vec<String> {
-        self.agents.keys().cloned().collect()
+    pub fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// The metadata of all agents, sorted by name.
@@ -80,6 +98,11 @@ impl Registry {
 
 fn info(agent: &Agent) -> AgentInfo {
     let metadata = agent.ddl().metadata();
+    let scripted = agent
+        .ddl()
+        .actions()
+        .iter()
+        .any(|action| action.implemented_by().is_some());
     AgentInfo {
         agent: metadata.name.clone(),
         description: metadata.description.clone(),
@@ -88,5 +111,9 @@ fn info(agent: &Agent) -> AgentInfo {
         version: metadata.version.clone(),
         url: metadata.url.clone(),
         timeout: metadata.timeout,
+        provider: metadata
+            .provider
+            .clone()
+            .unwrap_or_else(|| if scripted { "external" } else { "builtin" }.to_owned()),
     }
 }

@@ -25,6 +25,7 @@ pub fn agent() -> Result<Agent, AgentError> {
         .action(actions::GetFacts)
         .action(actions::DaemonStats)
         .action(actions::AgentInventory)
+        .action(actions::Ddl)
         .action(actions::CollectiveInfo)
         .action(actions::GetConfigItem)
         .action(actions::GetData)

@@ -12,7 +12,7 @@ use muster_api::testing::{TestNode, differences};
 use muster_api::wire::identity::Name;
 use muster_api::wire::state::Facts;
 use muster_api::wire::status::Status;
-use muster_api::{ActionError, AgentInfo, Stats};
+use muster_api::{ActionError, AgentInfo, AgentProblem, Stats};
 use serde_json::{Map, Value, json};
 
 use crate::{actions, agent, data_sources};
@@ -26,6 +26,7 @@ fn info(name: &str) -> AgentInfo {
         version: "1.2.3".to_owned(),
         url: "u".to_owned(),
         timeout: 7,
+        provider: "builtin".to_owned(),
     }
 }
 
@@ -97,6 +98,7 @@ fn types_names_and_examples_equal_the_ddl() {
         differences::<actions::GetFacts>(&ddl),
         differences::<actions::DaemonStats>(&ddl),
         differences::<actions::AgentInventory>(&ddl),
+        differences::<actions::Ddl>(&ddl),
         differences::<actions::CollectiveInfo>(&ddl),
         differences::<actions::GetConfigItem>(&ddl),
         differences::<actions::GetData>(&ddl),
@@ -167,14 +169,62 @@ async fn agents_and_collectives_are_described() {
     let expected = json!({
         "agent": "puppetral", "name": "puppetral", "description": "d", "author": "a", "license": "l",
         "version": "1.2.3", "url": "u", "timeout": 7,
+        "provider": "builtin",
     });
     assert_eq!(answer["agents"][0], expected);
+    assert_eq!(answer["problems"], json!([]));
     assert_eq!(answer["agents"].as_array().unwrap().len(), 2);
     let answer = ask("collective_info", json!({})).await;
     assert_eq!(
         answer,
         json!({"main_collective": "main", "collectives": ["main", "eu"]})
     );
+}
+
+#[tokio::test]
+async fn a_ddl_is_told_with_its_checksum_and_the_trouble_of_others_with_its_file() {
+    let mut node = node();
+    let document = Ddl::from_slice(builtin("rpcutil").unwrap().as_bytes()).unwrap();
+    node.ddls = vec![Arc::new(document)];
+    node.agent_problems = vec![AgentProblem {
+        agent: "disk".to_owned(),
+        path: "/etc/muster/ddl/disk.json".to_owned(),
+        problem: "no JSON".to_owned(),
+    }];
+    let agent = agent().unwrap();
+    let ask = async |action: &str, input: Value| {
+        let cx = node.context("rpcutil", action, Arc::new(FakeSystem::new()));
+        let input = input.as_object().cloned().unwrap();
+        agent
+            .handler(action)
+            .unwrap()
+            .call(&cx.unwrap(), input)
+            .await
+    };
+    let answer = ask("ddl", json!({"agent": "rpcutil"})).await.unwrap();
+    let text = answer["ddl"].as_str().unwrap();
+    assert_eq!(Ddl::from_slice(text.as_bytes()).unwrap().name(), "rpcutil");
+    assert_eq!(answer["version"], json!(document_version(text)));
+    assert_eq!(answer["sha256"].as_str().unwrap().len(), 64);
+    assert_eq!(
+        ask("ddl", json!({"agent": "ghost"}))
+            .await
+            .unwrap_err()
+            .status,
+        Status::Failed
+    );
+    let answer = ask("agent_inventory", json!({})).await.unwrap();
+    assert_eq!(
+        answer["problems"][0]["path"],
+        json!("/etc/muster/ddl/disk.json")
+    );
+}
+
+fn document_version(text: &str) -> String {
+    Ddl::from_slice(text.as_bytes())
+        .unwrap()
+        .version()
+        .to_owned()
 }
 
 #[tokio::test]

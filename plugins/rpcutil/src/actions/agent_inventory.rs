@@ -1,6 +1,6 @@
 //! `agent_inventory`: the metadata of every agent.
 
-use muster_api::{Action, ActionError, AgentInfo, Context};
+use muster_api::{Action, ActionError, AgentInfo, AgentProblem, Context};
 use serde::Serialize;
 
 use super::Nothing;
@@ -11,6 +11,27 @@ pub(crate) struct AgentInventory;
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub(crate) struct Output {
     agents: Vec<Entry>,
+    /// Agents that cannot be offered as their files are.
+    problems: Vec<Trouble>,
+}
+
+/// What is wrong with the files of one agent.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+pub(crate) struct Trouble {
+    agent: String,
+    path: String,
+    problem: String,
+}
+
+impl From<AgentProblem> for Trouble {
+    fn from(found: AgentProblem) -> Self {
+        Self {
+            agent: found.agent,
+            path: found.path,
+            problem: found.problem,
+        }
+    }
 }
 
 /// One agent. `name` repeats `agent`, because `MCollective` answers both.
@@ -26,6 +47,7 @@ pub(crate) struct Entry {
     url: String,
     /// In seconds.
     timeout: u64,
+    provider: String,
 }
 
 impl From<AgentInfo> for Entry {
@@ -39,6 +61,7 @@ impl From<AgentInfo> for Entry {
             version: info.version,
             url: info.url,
             timeout: info.timeout,
+            provider: info.provider,
         }
     }
 }
@@ -51,6 +74,10 @@ impl Action for AgentInventory {
     async fn run(&self, cx: &Context, _: Nothing) -> Result<Output, ActionError> {
         let mut agents: Vec<Entry> = cx.node.agents().into_iter().map(Entry::from).collect();
         agents.sort_unstable_by(|one, other| one.agent.cmp(&other.agent));
-        Ok(Output { agents })
+        let problems = cx.node.agent_problems().into_iter().map(Trouble::from);
+        Ok(Output {
+            agents,
+            problems: problems.collect(),
+        })
     }
 }

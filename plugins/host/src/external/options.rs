@@ -1,0 +1,147 @@
+//! The section `[plugins.external]` of the daemon's configuration: where agents are, which, and with which rights.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::sandbox::ResourceLimits;
+
+/// Names that no program from outside may take: what callers, policies and other programs rely on to be the daemon's own.
+pub const RESERVED: [&str; 1] = ["rpcutil"];
+
+/// Where external agents are, and what they may do.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Whether there are any.
+    pub enabled: bool,
+    /// Directories beside `paths.ddls`. In each, and in `mcollective/agent` below it, agents are looked for.
+    pub paths: Vec<PathBuf>,
+    /// Names that are never taken in.
+    pub deny: BTreeSet<String>,
+    /// Built-in agents whose place an external one may take.
+    pub replace: BTreeSet<String>,
+    /// How often the directories are looked at; 0 is only at the start and at HUP.
+    pub poll_seconds: u64,
+    /// What single agents may do; `*` is for all that have no table of their own.
+    pub agents: BTreeMap<String, AgentOptions>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            paths: Vec::new(),
+            deny: BTreeSet::new(),
+            replace: BTreeSet::new(),
+            poll_seconds: 3,
+            agents: BTreeMap::new(),
+        }
+    }
+}
+
+/// What one agent's programs may do.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentOptions {
+    /// The user to be, by name; absent: the daemon's.
+    pub user: Option<String>,
+    /// The group to be in, by name; absent: the user's.
+    pub group: Option<String>,
+    /// Address space in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Open files.
+    pub open_files: Option<u64>,
+    /// Processes of the user.
+    pub processes: Option<u64>,
+    /// Size of any one file in bytes.
+    pub file_bytes: Option<u64>,
+    /// Processor time.
+    pub cpu_seconds: Option<u64>,
+    /// Whether files are closed to it that its DDL, `read` and `write` do not name.
+    pub confine: Confine,
+    /// Files that it may read, beside those that its DDL names.
+    pub read: Vec<PathBuf>,
+    /// Files that it may change, beside those that its DDL names.
+    pub write: Vec<PathBuf>,
+    /// Whether it may use TCP; absent: what its DDL says.
+    pub network: Option<bool>,
+}
+
+impl Default for AgentOptions {
+    fn default() -> Self {
+        Self {
+            user: None,
+            group: None,
+            memory_bytes: None,
+            open_files: Some(1024),
+            processes: None,
+            file_bytes: Some(1024 * 1024 * 1024),
+            cpu_seconds: None,
+            confine: Confine::Declared,
+            read: Vec::new(),
+            write: Vec::new(),
+            network: None,
+        }
+    }
+}
+
+/// When a program is confined to files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confine {
+    /// When its DDL declares capabilities, as far as the kernel can.
+    #[default]
+    Declared,
+    /// Always, and a kernel that cannot is a reason not to run it.
+    Required,
+    /// Never.
+    Off,
+}
+
+impl Options {
+    /// What this agent may do.
+    pub fn of(&self, agent: &str) -> AgentOptions {
+        let found = self.agents.get(agent).or_else(|| self.agents.get("*"));
+        found.cloned().unwrap_or_default()
+    }
+
+    /// The pause between two looks at the directories, if there are to be any.
+    pub fn poll(&self) -> Option<Duration> {
+        (self.enabled && self.poll_seconds > 0).then(|| Duration::from_secs(self.poll_seconds))
+    }
+}
+
+impl AgentOptions {
+    pub(crate) fn limits(&self) -> ResourceLimits {
+        ResourceLimits {
+            memory_bytes: self.memory_bytes,
+            open_files: self.open_files,
+            processes: self.processes,
+            file_bytes: self.file_bytes,
+            cpu_seconds: self.cpu_seconds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Confine, Options};
+
+    #[test]
+    fn an_agent_has_its_own_table_or_that_of_all() {
+        let options: Options = serde_json::from_value(json!({"agents": {
+            "*": {"user": "nobody"}, "disk": {"confine": "required", "read": ["/srv"]}
+        }}))
+        .unwrap();
+        assert_eq!(options.of("x").user.as_deref(), Some("nobody"));
+        let disk = options.of("disk");
+        assert_eq!((disk.user, disk.confine), (None, Confine::Required));
+        assert_eq!(Options::default().of("x").open_files, Some(1024));
+        assert!(serde_json::from_value::<Options>(json!({"agents": {"x": {"usr": "y"}}})).is_err());
+    }
+}

@@ -1,0 +1,362 @@
+//! What an external agent is asked, and what its answer means. Bytes in, values out: nothing is read or run here.
+//!
+//! Two conventions: Choria's external agent protocol v1 (`io.choria.mcorpc.external.v1.*`), and that of `MCollective`'s
+//! `implemented_by` scripts, whose reply file holds the outputs alone while exit code and error output carry the rest.
+
+use muster_api::ActionError;
+use muster_api::ddl::Action;
+use muster_wire::status::Status;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The protocol of a call.
+pub const REQUEST: &str = "io.choria.mcorpc.external.v1.rpc_request";
+/// The protocol of its answer.
+pub const REPLY: &str = "io.choria.mcorpc.external.v1.rpc_reply";
+/// The protocol of the question whether an agent is of use on this node.
+pub const ACTIVATION_REQUEST: &str = "io.choria.mcorpc.external.v1.activation_request";
+/// The protocol of its answer.
+pub const ACTIVATION_REPLY: &str = "io.choria.mcorpc.external.v1.activation_reply";
+
+const REQUEST_SCHEMA: &str = "https://choria.io/schemas/mcorpc/external/v1/rpc_request.json";
+const ACTIVATION_SCHEMA: &str =
+    "https://choria.io/schemas/mcorpc/external/v1/activation_request.json";
+
+/// The longest message of an agent that is passed on, in characters.
+const MESSAGE_CHARS: usize = 2000;
+
+/// A call, as Choria writes it down for an agent.
+#[derive(Debug, Serialize)]
+pub struct Request<'a> {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    protocol: &'static str,
+    /// The agent.
+    pub agent: &'a str,
+    /// The action.
+    pub action: &'a str,
+    /// The request's id, 32 hexadecimal digits.
+    pub requestid: String,
+    /// Who sends it.
+    pub senderid: &'a str,
+    /// Who asks, verified.
+    pub callerid: &'a str,
+    /// The collective.
+    pub collective: &'a str,
+    /// Seconds for which the request counts.
+    pub ttl: u64,
+    /// When it was taken up, in seconds since the epoch.
+    pub msgtime: u64,
+    /// The inputs.
+    pub data: &'a Map<String, Value>,
+}
+
+impl<'a> Request<'a> {
+    /// A call of an action with these inputs; the rest is to be filled in.
+    pub fn new(agent: &'a str, action: &'a str, data: &'a Map<String, Value>) -> Self {
+        Self {
+            schema: REQUEST_SCHEMA,
+            protocol: REQUEST,
+            agent,
+            action,
+            requestid: String::new(),
+            senderid: "",
+            callerid: "",
+            collective: "",
+            ttl: 60,
+            msgtime: 0,
+            data,
+        }
+    }
+
+    /// The same call, as `MCollective` writes it down for a script.
+    pub fn for_script(&self) -> Value {
+        serde_json::json!({
+            "agent": self.agent,
+            "action": self.action,
+            "data": self.data,
+            "sender": self.senderid,
+            "callerid": self.callerid,
+            "uniqid": self.requestid,
+        })
+    }
+}
+
+/// The question whether an agent is of use on this node.
+pub fn activation_request(agent: &str) -> Value {
+    serde_json::json!({"$schema": ACTIVATION_SCHEMA, "protocol": ACTIVATION_REQUEST, "agent": agent})
+}
+
+/// What is wrong with an answer.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplyError {
+    /// There is none.
+    #[error("it wrote no reply")]
+    Nothing,
+    /// Not JSON, or not of this shape.
+    #[error("its reply is not one: {0}")]
+    Malformed(String),
+    /// An answer to something else.
+    #[error("its reply is of the protocol {found:?}, not {expected}")]
+    Protocol {
+        /// What it says.
+        found: String,
+        /// What was asked for.
+        expected: &'static str,
+    },
+    /// A status that does not exist.
+    #[error("its reply has the status {0}; there are 0 to 5")]
+    Status(i64),
+    /// Outputs that the DDL does not allow.
+    #[error("its outputs are not what its DDL declares: {0}")]
+    Outputs(String),
+}
+
+#[derive(Deserialize)]
+struct RawReply {
+    #[serde(default)]
+    protocol: Option<String>,
+    #[serde(default)]
+    statuscode: i64,
+    #[serde(default)]
+    statusmsg: Option<String>,
+    #[serde(default)]
+    data: Option<Map<String, Value>>,
+}
+
+#[derive(Deserialize)]
+struct RawActivation {
+    #[serde(default)]
+    protocol: Option<String>,
+    activate: bool,
+}
+
+/// Reads the answer to a call: the outputs with defaults, or the failure that the agent reports.
+///
+/// An agent that fails may still answer with outputs; those that its DDL does not allow are left out then.
+pub fn read_reply(
+    bytes: &[u8],
+    action: &Action,
+) -> Result<Result<Map<String, Value>, ActionError>, ReplyError> {
+    let raw: RawReply = parse(bytes)?;
+    expect_protocol(raw.protocol, REPLY)?;
+    let data = raw.data.unwrap_or_default();
+    let status = match raw.statuscode {
+        0 => return outputs(&data, action).map(Ok),
+        1 => Status::Failed,
+        2 => Status::UnknownAction,
+        3 => Status::MissingData,
+        4 => Status::InvalidData,
+        5 => Status::Other,
+        other => return Err(ReplyError::Status(other)),
+    };
+    let message = raw
+        .statusmsg
+        .filter(|message| !message.trim().is_empty())
+        .map_or_else(
+            || "the agent gave no reason".to_owned(),
+            |said| short(&said),
+        );
+    Ok(Err(ActionError {
+        status,
+        message,
+        reason: None,
+        data: outputs(&data, action).unwrap_or_default(),
+    }))
+}
+
+/// Reads the outputs that a script left.
+pub fn read_outputs(bytes: &[u8], action: &Action) -> Result<Map<String, Value>, ReplyError> {
+    outputs(&parse(bytes)?, action)
+}
+
+/// Reads whether an agent is of use on this node.
+pub fn read_activation(bytes: &[u8]) -> Result<bool, ReplyError> {
+    let raw: RawActivation = parse(bytes)?;
+    expect_protocol(raw.protocol, ACTIVATION_REPLY)?;
+    Ok(raw.activate)
+}
+
+/// How a script's exit code and last words are told.
+pub fn script_failure(code: i32, message: &str) -> ActionError {
+    let message = match message.trim() {
+        "" => format!("the script ended with {code} and gave no reason"),
+        said => short(said),
+    };
+    let status = match code {
+        2 => Status::UnknownAction,
+        3 => Status::MissingData,
+        4 => Status::InvalidData,
+        5 => Status::Other,
+        _ => Status::Failed,
+    };
+    ActionError {
+        status,
+        ..ActionError::failed(message)
+    }
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, ReplyError> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(ReplyError::Nothing);
+    }
+    serde_json::from_slice(bytes).map_err(|error| {
+        // The parser's words name lines and types; a value that it repeats could be a secret.
+        let what = match error.classify() {
+            serde_json::error::Category::Data => "JSON of another shape",
+            _ => "no JSON",
+        };
+        ReplyError::Malformed(format!(
+            "{what}, at line {} column {}",
+            error.line(),
+            error.column()
+        ))
+    })
+}
+
+/// An answer need not say what it is; if it does, it must be right.
+fn expect_protocol(found: Option<String>, expected: &'static str) -> Result<(), ReplyError> {
+    match found {
+        Some(found) if found != expected => Err(ReplyError::Protocol {
+            found: short(&found),
+            expected,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn outputs(data: &Map<String, Value>, action: &Action) -> Result<Map<String, Value>, ReplyError> {
+    let valid = action.validate_output(data);
+    valid.map_err(|error| ReplyError::Outputs(error.to_string()))
+}
+
+fn short(text: &str) -> String {
+    let text = text.trim();
+    let mut short: String = text.chars().take(MESSAGE_CHARS).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_api::ddl::{Action, Ddl};
+    use muster_wire::status::Status;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::{
+        REPLY, REQUEST, ReplyError, Request, activation_request, read_activation, read_outputs,
+        read_reply, script_failure,
+    };
+
+    fn action() -> Action {
+        let ddl = json!({"metadata": {"name": "x"}, "actions": [{"action": "y", "output": {
+            "text": {"type": "string", "default": "none"}, "count": {"type": "integer"}}}]});
+        let ddl = Ddl::from_slice(ddl.to_string().as_bytes()).unwrap();
+        ddl.action("y").unwrap().clone()
+    }
+
+    #[test]
+    fn a_request_is_what_chorias_agents_read() {
+        let data = json!({"msg": "hello"}).as_object().cloned().unwrap();
+        let mut request = Request::new("helloworld", "ping", &data);
+        request.requestid = "034c527089f746248822ada8a145f499".to_owned();
+        (request.senderid, request.callerid, request.collective) = ("rip", "rip", "muster");
+        request.msgtime = 1_568_281_519;
+        assert_eq!(
+            serde_json::to_value(&request).unwrap(),
+            json!({"$schema": "https://choria.io/schemas/mcorpc/external/v1/rpc_request.json",
+                   "protocol": REQUEST, "agent": "helloworld", "action": "ping",
+                   "requestid": "034c527089f746248822ada8a145f499", "senderid": "rip",
+                   "callerid": "rip", "collective": "muster", "ttl": 60,
+                   "msgtime": 1_568_281_519, "data": {"msg": "hello"}})
+        );
+        assert_eq!(request.for_script()["uniqid"], json!(request.requestid));
+        assert_eq!(activation_request("x")["agent"], json!("x"));
+    }
+
+    #[test]
+    fn answers_have_defaults_statuses_and_reasons() {
+        let read = |reply: serde_json::Value| read_reply(reply.to_string().as_bytes(), &action());
+        let good = read(json!({"statuscode": 0, "statusmsg": "OK", "data": {"count": 3}}));
+        assert_eq!(
+            serde_json::Value::Object(good.unwrap().unwrap()),
+            json!({"count": 3, "text": "none"})
+        );
+        let failed = read(
+            json!({"protocol": REPLY, "statuscode": 4, "statusmsg": " no such disk ", "data": {"lie": 1}}),
+        );
+        let failed = failed.unwrap().unwrap_err();
+        assert_eq!(
+            (failed.status, failed.message.as_str()),
+            (Status::InvalidData, "no such disk")
+        );
+        assert!(failed.data.is_empty());
+        assert!(matches!(
+            read(json!({"statuscode": 0, "data": {"lie": 1}})),
+            Err(ReplyError::Outputs(_))
+        ));
+        assert!(matches!(
+            read(json!({"statuscode": 0, "data": {"count": "3"}})),
+            Err(ReplyError::Outputs(_))
+        ));
+        assert_eq!(read(json!({"statuscode": 6})), Err(ReplyError::Status(6)));
+        assert!(matches!(
+            read(json!({"protocol": "x", "statuscode": 0})),
+            Err(ReplyError::Protocol { .. })
+        ));
+        assert!(matches!(read(json!([])), Err(ReplyError::Malformed(_))));
+        assert_eq!(read_reply(b" \n", &action()), Err(ReplyError::Nothing));
+    }
+
+    #[test]
+    fn scripts_answer_with_outputs_exit_code_and_last_words() {
+        assert!(read_outputs(b"{\"count\": 1}", &action()).is_ok());
+        assert!(read_outputs(b"{\"cnt\": 1}", &action()).is_err());
+        let failed = script_failure(3, "the disk is missing\n");
+        assert_eq!(
+            (failed.status, failed.message.as_str()),
+            (Status::MissingData, "the disk is missing")
+        );
+        assert_eq!(script_failure(77, "").status, Status::Failed);
+    }
+
+    #[test]
+    fn activation_is_a_plain_yes_or_no() {
+        assert_eq!(read_activation(b"{\"activate\": true}"), Ok(true));
+        assert_eq!(read_activation(b"{\"activate\": false}"), Ok(false));
+        assert!(read_activation(b"{\"activate\": \"yes\"}").is_err());
+        assert!(read_activation(b"{}").is_err());
+    }
+
+    proptest! {
+        /// Whatever an agent writes: there is an outcome, and outputs that its DDL allows.
+        #[test]
+        fn any_bytes_have_an_outcome(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let action = action();
+            let _ = (read_activation(&bytes), read_outputs(&bytes, &action));
+            if let Ok(Ok(data)) = read_reply(&bytes, &action) {
+                prop_assert!(action.validate_output(&data).is_ok());
+            }
+        }
+
+        #[test]
+        fn any_json_has_an_outcome(
+            status in prop::num::i64::ANY, message in ".{0,40}", name in "(text|count|lie)", number in any::<bool>()
+        ) {
+            let action = action();
+            let value = if number { json!(7) } else { json!("seven") };
+            let reply = json!({"statuscode": status % 8, "statusmsg": message, "data": {name: value}});
+            match read_reply(reply.to_string().as_bytes(), &action) {
+                Ok(Ok(data)) => prop_assert!(action.validate_output(&data).is_ok()),
+                Ok(Err(error)) => {
+                    prop_assert!(error.status != Status::Ok);
+                    prop_assert!(action.validate_output(&error.data).is_ok());
+                }
+                Err(error) => prop_assert!(!error.to_string().is_empty()),
+            }
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! What a program of somebody else's may do, as a value; and the step that takes it on and becomes the program.
+//!
+//! The daemon cannot do this between fork and exec: that needs `unsafe`, and is delicate in a process with threads. So it
+//! starts itself once more as a helper (`rpcd exec-sandboxed`), whose one thread applies the plan to itself and then
+//! *becomes* the program. Nothing secret is in a plan: it is the helper's argument, which others can read.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+#[expect(
+    clippy::disallowed_types,
+    reason = "the helper becomes the program; it starts none beside it"
+)]
+use std::process::Command;
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
+    RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, path_beneath_rules,
+};
+use nix::errno::Errno;
+use nix::sys::prctl;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
+use serde::{Deserialize, Serialize};
+
+/// The kernel interface that confinement is written for; older kernels do what they know of it.
+const KERNEL: ABI = ABI::V5;
+
+/// What programs of any kind need to read: the system's programs, libraries, names and certificates, but not `/etc` as a
+/// whole, where keys are.
+const SYSTEM: [&str; 24] = [
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/usr",
+    "/opt",
+    "/nix/store",
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/dev/zero",
+    "/dev/random",
+    "/dev/urandom",
+    "/etc/alternatives",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/resolv.conf",
+    "/etc/ssl",
+];
+
+/// What every program may write to.
+const SINKS: [&str; 1] = ["/dev/null"];
+
+/// A program, and what it may do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// The program, an absolute path.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<PathBuf>,
+    /// Its whole environment.
+    pub environment: BTreeMap<String, String>,
+    /// Where it starts.
+    pub directory: PathBuf,
+    /// Who it is; absent: who the daemon is.
+    pub user: Option<Account>,
+    /// How much it may use.
+    pub limits: ResourceLimits,
+    /// Which files it may touch; absent: those that its user may.
+    pub confinement: Option<Confinement>,
+}
+
+/// A user by numbers, because names are not looked up in a program that gives up its rights.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Account {
+    /// The user.
+    pub uid: u32,
+    /// The main group.
+    pub gid: u32,
+    /// All other groups.
+    pub groups: Vec<u32>,
+}
+
+/// The kernel's limits for one program. What is absent is as the daemon's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ResourceLimits {
+    /// Address space in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Open files.
+    pub open_files: Option<u64>,
+    /// Processes and threads of the user; the kernel does not hold root to it.
+    pub processes: Option<u64>,
+    /// Size of any one file that it writes, in bytes.
+    pub file_bytes: Option<u64>,
+    /// Seconds of processor time.
+    pub cpu_seconds: Option<u64>,
+}
+
+/// Files and network that are open to a program; nothing else is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Confinement {
+    /// Read and executed.
+    pub read: Vec<PathBuf>,
+    /// Read, executed, and changed.
+    pub write: Vec<PathBuf>,
+    /// TCP.
+    pub network: bool,
+    /// Whether a kernel that cannot see to this is a reason not to start.
+    pub required: bool,
+}
+
+/// Why a program was not started in its sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The argument is no plan.
+    #[error("the plan of a sandbox cannot be read")]
+    Plan(#[source] serde_json::Error),
+    /// A limit.
+    #[error("cannot limit {what}")]
+    Limit {
+        /// What should be limited.
+        what: &'static str,
+        /// The kernel's word.
+        #[source]
+        source: Errno,
+    },
+    /// Another user.
+    #[error("cannot become user {uid} and group {gid}; only root can")]
+    User {
+        /// The user.
+        uid: u32,
+        /// The group.
+        gid: u32,
+        /// The kernel's word.
+        #[source]
+        source: Errno,
+    },
+    /// The promise to gain no rights.
+    #[error("cannot renounce new rights")]
+    Renounce(#[source] Errno),
+    /// Landlock.
+    #[error("cannot confine the program to its files")]
+    Landlock(#[from] RulesetError),
+    /// Landlock is needed, and not there.
+    #[error(
+        "the kernel cannot confine programs to files (Landlock), and the configuration requires it"
+    )]
+    Unconfined,
+    /// The program.
+    #[error("cannot start {}", program.display())]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Plan {
+    /// The plan as the helper's argument.
+    pub fn to_argument(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self)
+    }
+
+    /// The plan that is in the helper's argument.
+    pub fn from_argument(text: &str) -> Result<Self, SandboxError> {
+        serde_json::from_str(text).map_err(SandboxError::Plan)
+    }
+
+    /// Takes the plan on and becomes the program. Comes back only when that is not possible; the process must end then, because it
+    /// has given up an unknown part of its rights.
+    pub fn enter(&self) -> Result<Infallible, SandboxError> {
+        umask(Mode::S_IRWXG | Mode::S_IRWXO);
+        self.limits.apply()?;
+        // Rules name places that the new user might not be able to open: they are made first, and come into force last.
+        let rules = self.rules()?;
+        if let Some(account) = &self.user {
+            account.become_it()?;
+        }
+        prctl::set_no_new_privs().map_err(SandboxError::Renounce)?;
+        if let Some(rules) = rules {
+            let status = rules.restrict_self()?;
+            let required = self
+                .confinement
+                .as_ref()
+                .is_some_and(|files| files.required);
+            if required && status.ruleset == RulesetStatus::NotEnforced {
+                return Err(SandboxError::Unconfined);
+            }
+        }
+        Err(self.exec())
+    }
+
+    #[expect(
+        clippy::disallowed_types,
+        reason = "the helper becomes the program; it starts none beside it"
+    )]
+    fn exec(&self) -> SandboxError {
+        let source = Command::new(&self.program)
+            .args(&self.arguments)
+            .env_clear()
+            .envs(&self.environment)
+            .current_dir(&self.directory)
+            .exec();
+        SandboxError::Start {
+            program: self.program.clone(),
+            source,
+        }
+    }
+
+    fn rules(&self) -> Result<Option<RulesetCreated>, SandboxError> {
+        let Some(confinement) = &self.confinement else {
+            return Ok(None);
+        };
+        let (all, read) = (AccessFs::from_all(KERNEL), AccessFs::from_read(KERNEL));
+        let ruleset = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(all)?;
+        let ruleset = if confinement.network {
+            ruleset
+        } else {
+            ruleset.handle_access(AccessNet::from_all(KERNEL))?
+        };
+        let own = self.program.parent().unwrap_or(Path::new("/"));
+        let readable = SYSTEM
+            .iter()
+            .map(Path::new)
+            .chain(std::iter::once(own))
+            .chain(confinement.read.iter().map(PathBuf::as_path));
+        let writable = SINKS
+            .iter()
+            .map(Path::new)
+            .chain(std::iter::once(self.directory.as_path()))
+            .chain(confinement.write.iter().map(PathBuf::as_path));
+        let rules = ruleset
+            .create()?
+            .add_rules(path_beneath_rules(readable, read))?
+            .add_rules(path_beneath_rules(writable, all))?;
+        Ok(Some(rules))
+    }
+}
+
+impl Account {
+    fn become_it(&self) -> Result<(), SandboxError> {
+        let failed = |source| SandboxError::User {
+            uid: self.uid,
+            gid: self.gid,
+            source,
+        };
+        let groups: Vec<Gid> = self.groups.iter().copied().map(Gid::from_raw).collect();
+        setgroups(&groups).map_err(failed)?;
+        setgid(Gid::from_raw(self.gid)).map_err(failed)?;
+        setuid(Uid::from_raw(self.uid)).map_err(failed)
+    }
+}
+
+impl ResourceLimits {
+    fn apply(&self) -> Result<(), SandboxError> {
+        let limits = [
+            ("memory", Resource::RLIMIT_AS, self.memory_bytes),
+            ("open files", Resource::RLIMIT_NOFILE, self.open_files),
+            ("processes", Resource::RLIMIT_NPROC, self.processes),
+            ("the size of files", Resource::RLIMIT_FSIZE, self.file_bytes),
+            ("processor time", Resource::RLIMIT_CPU, self.cpu_seconds),
+            // What a program had in memory, a password among it, is not left in a file.
+            ("core dumps", Resource::RLIMIT_CORE, Some(0)),
+        ];
+        for (what, resource, limit) in limits {
+            if let Some(limit) = limit {
+                setrlimit(resource, limit, limit)
+                    .map_err(|source| SandboxError::Limit { what, source })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Account, Confinement, Plan, ResourceLimits};
+
+    #[test]
+    fn a_plan_survives_its_way_to_the_helper() {
+        let plan = Plan {
+            program: "/opt/x/agent".into(),
+            arguments: vec!["/tmp/request".into()],
+            environment: [("LC_ALL".to_owned(), "C".to_owned())].into(),
+            directory: "/tmp".into(),
+            user: Some(Account {
+                uid: 65534,
+                gid: 65534,
+                groups: vec![4],
+            }),
+            limits: ResourceLimits {
+                open_files: Some(64),
+                ..ResourceLimits::default()
+            },
+            confinement: Some(Confinement {
+                read: vec!["/srv".into()],
+                required: true,
+                ..Confinement::default()
+            }),
+        };
+        let argument = plan.to_argument().unwrap();
+        assert_eq!(Plan::from_argument(&argument).unwrap(), plan);
+        assert!(Plan::from_argument("{}").is_err());
+    }
+}
