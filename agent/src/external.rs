@@ -38,8 +38,8 @@ impl Externals {
 
     /// Looks for changes, and makes them.
     pub async fn look(&self, settle: Settle) {
-        let mut shelf = self.shelf.lock().await;
-        let changes = shelf.look(settle).await;
+        let mut guarded = self.shelf.lock().await;
+        let changes = guarded.look(settle).await;
         if !changes.is_empty() {
             let mut registry = Registry::clone(&self.core.registry());
             for change in changes {
@@ -47,7 +47,7 @@ impl Externals {
             }
             self.core.set_registry(registry);
         }
-        let problems = shelf.problems().into_iter().map(|problem| AgentProblem {
+        let problems = guarded.problems().into_iter().map(|problem| AgentProblem {
             agent: problem.agent,
             path: problem.path.display().to_string(),
             problem: problem.problem,

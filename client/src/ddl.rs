@@ -61,6 +61,16 @@ impl DdlStore {
         Ok(())
     }
 
+    /// Adds a schema from elsewhere, unless one of that name is known already: what comes with the product, and what the
+    /// user has put into the directory, wins. Tells whether it was added.
+    pub fn add_absent(&mut self, ddl: Ddl) -> bool {
+        let absent = !self.ddls.contains_key(ddl.name());
+        if absent {
+            self.ddls.insert(ddl.name().to_owned(), ddl);
+        }
+        absent
+    }
+
     /// One agent's schema.
     pub fn get(&self, agent: &str) -> Option<&Ddl> {
         self.ddls.get(agent)

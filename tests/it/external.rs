@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agent::external::Externals;
+use muster_api::Node as _;
 use muster_api::testing::TestNode;
-use muster_client::{Aim, Call};
 use muster_host::external::{Change, Helper, Options, Settle, Shelf};
 use muster_host::{Limits, Outcome, Registry};
 use muster_system::fake::FakeSystem;
 use muster_tests::await_state;
 use muster_wire::filter::Filter;
-use muster_wire::identity::Identity;
 use muster_wire::status::{Reason, Status};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -148,7 +147,11 @@ impl Plugins {
         let directory = open_directory();
         let path = |name: &str| directory.path().join(name);
         let mut document = ddl("rogue", "1.0.0", &ACTIONS);
-        document["actions"][18]["implemented_by"] = json!("old.py");
+        let script = document.pointer_mut("/actions/18").unwrap();
+        script
+            .as_object_mut()
+            .unwrap()
+            .insert("implemented_by".to_owned(), json!("old.py"));
         change(&mut document);
         put(&path("rogue"), &format!("{HEAD}{ROGUE}"), 0o755);
         put(&path("old.py"), SCRIPT, 0o755);
@@ -177,7 +180,7 @@ impl Plugins {
     fn problem(&self) -> String {
         let problems = self.shelf.problems();
         assert_eq!(problems.len(), 1, "{problems:?}");
-        problems[0].problem.clone()
+        problems.into_iter().map(|found| found.problem).collect()
     }
 }
 
@@ -375,47 +378,35 @@ async fn a_program_reads_what_it_declares_where_the_kernel_sees_to_that() {
     );
 }
 
+/// An agent of one action, whose program is this text.
+fn place(directory: &Path, name: &str, mode: u32, text: &str) {
+    put(&directory.join(name), text, mode);
+    let document = ddl(name, "1.0.0", &["greet"]);
+    put(
+        &directory.join(format!("{name}.json")),
+        &document.to_string(),
+        0o644,
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_must_not_be_an_agent_is_refused_and_told_why() {
     let greet = format!("{HEAD}reply '{{}}'\n");
-    let cases: [(&str, u32, &str, &str, Value, &str); 8] = [
-        (
-            "greet",
-            0o777,
-            "external",
-            &greet,
-            json!({}),
-            "written by others",
-        ),
-        (
-            "greet",
-            0o644,
-            "external",
-            &greet,
-            json!({}),
-            "is no program",
-        ),
-        (
-            "greet",
-            0o755,
-            "external",
-            &greet,
-            json!({"deny": ["greet"]}),
-            "denies",
-        ),
+    let cases: [(&str, u32, &str, Value, &str); 8] = [
+        ("greet", 0o777, &greet, json!({}), "written by others"),
+        ("greet", 0o644, &greet, json!({}), "is no program"),
+        ("greet", 0o755, &greet, json!({"deny": ["greet"]}), "denies"),
         (
             "rpcutil",
             0o755,
-            "external",
             &greet,
             json!({"replace": ["rpcutil"]}),
             "may be called rpcutil",
         ),
-        ("package", 0o755, "external", &greet, json!({}), "built in"),
+        ("package", 0o755, &greet, json!({}), "built in"),
         (
             "greet",
             0o755,
-            "external",
             "#!/bin/sh\nexit 3\n",
             json!({}),
             "exit status: 3",
@@ -423,7 +414,6 @@ async fn what_must_not_be_an_agent_is_refused_and_told_why() {
         (
             "greet",
             0o755,
-            "external",
             "#!/bin/sh\nsleep 60\n",
             json!({}),
             "did not end within",
@@ -431,208 +421,196 @@ async fn what_must_not_be_an_agent_is_refused_and_told_why() {
         (
             "greet",
             0o755,
-            "external",
             &greet,
             json!({"agents": {"greet": {"user": "no-such-user"}}}),
             "no user no-such-user",
         ),
     ];
-    for (name, mode, provider, text, options, words) in cases {
+    for (name, mode, text, options, words) in cases {
         let directory = open_directory();
-        let mut document = ddl(name, "1.0.0", &["greet"]);
-        document["metadata"]["provider"] = json!(provider);
-        put(&directory.path().join(name), text, mode);
-        put(
-            &directory.path().join(format!("{name}.json")),
-            &document.to_string(),
-            0o644,
-        );
+        place(directory.path(), name, mode, text);
         let plugins = Plugins::load(directory, options).await;
         assert!(plugins.registry.agent(name).is_none());
         let problem = plugins.problem();
         assert!(problem.contains(words), "{words}: {problem}");
     }
-    // Not of ours, of no use here, and for several machines: no trouble.
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_ours_of_no_use_or_for_several_machines_is_no_trouble() {
     let directory = open_directory();
+    let here = directory.path();
     let mut ruby = ddl("ruby", "1.0.0", &["greet"]);
     ruby["metadata"]["provider"] = json!("ruby");
-    put(
-        &directory.path().join("ruby.json"),
-        &ruby.to_string(),
-        0o644,
-    );
-    put(
-        &directory.path().join("idle.json"),
-        &ddl("idle", "1.0.0", &["greet"]).to_string(),
-        0o644,
-    );
-    put(
-        &directory.path().join("idle"),
-        "#!/bin/sh\necho '{\"activate\": false}' > $2\n",
+    put(&here.join("ruby.json"), &ruby.to_string(), 0o644);
+    place(
+        here,
+        "idle",
         0o755,
+        "#!/bin/sh\necho '{\"activate\": false}' > $2\n",
     );
-    let both = directory.path().join("both");
+    let both = here.join("both");
     std::fs::create_dir(&both).unwrap();
     let architecture = if cfg!(target_arch = "x86_64") {
         "amd64"
     } else {
         "arm64"
     };
-    put(
-        &both.join(format!("both-linux_{architecture}")),
-        &greet,
-        0o755,
-    );
-    put(
-        &directory.path().join("both.json"),
-        &ddl("both", "1.0.0", &["greet"]).to_string(),
-        0o644,
-    );
+    let program = both.join(format!("both-linux_{architecture}"));
+    put(&program, &format!("{HEAD}reply '{{}}'\n"), 0o755);
+    let document = ddl("both", "1.0.0", &["greet"]);
+    put(&here.join("both.json"), &document.to_string(), 0o644);
     let plugins = Plugins::load(directory, json!({})).await;
     assert_eq!(plugins.shelf.problems(), []);
     assert_eq!(plugins.registry.names(), ["both"]);
 }
 
-/// An agent whose action says its version, when a file is there.
-fn greet(directory: &Path, version: &str) {
-    let text = format!(
-        "{HEAD}\n: > '{0}/begun{version}'\nwhile ! test -e '{0}/go'; do sleep 0.05; done\nreply '{{\"data\": {{\"said\": \"{version}\"}}}}'\n",
-        directory.display()
-    );
-    put(&directory.join("greet"), &text, 0o755);
-    let document = ddl("greet", version, &["greet"]);
-    put(&directory.join("greet.json"), &document.to_string(), 0o644);
+const NODE: &str = "node1.example.net";
+
+/// A node that watches a directory.
+struct Watching {
+    world: World,
+    directory: TempDir,
+    stop: CancellationToken,
+}
+
+impl Watching {
+    async fn start() -> Self {
+        let world = World::new(|_| {}).await;
+        let core = Arc::clone(&world.node.core);
+        let directory = open_directory();
+        let shelf = Shelf::new(
+            directory.path().to_owned(),
+            Options::default(),
+            core.registry().names().iter().cloned().collect(),
+            helper(),
+            "/etc/muster/rpcd.toml".into(),
+        );
+        let limits = json!({"concurrency": 10, "queue": 100, "output_bytes": 65536});
+        let externals = Externals::new(core, serde_json::from_value(limits).unwrap(), shelf);
+        let stop = CancellationToken::new();
+        tokio::spawn(Arc::new(externals).watch(Duration::from_millis(50), stop.clone()));
+        Self {
+            world,
+            directory,
+            stop,
+        }
+    }
+
+    fn here(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// An agent whose action says its version, when a file is there.
+    fn greet(&self, version: &str) {
+        let here = self.here();
+        let wait = format!(
+            ": > '{0}/begun{version}'\nwhile ! test -e '{0}/go'; do sleep 0.05; done\n",
+            here.display()
+        );
+        let text = format!("{HEAD}{wait}reply '{{\"data\": {{\"said\": \"{version}\"}}}}'\n");
+        put(&here.join("greet"), &text, 0o755);
+        let document = ddl("greet", version, &["greet"]);
+        put(&here.join("greet.json"), &document.to_string(), 0o644);
+    }
+
+    /// Waits until the node offers this version, or none.
+    async fn offered(&self, version: Option<&str>) {
+        let core = &self.world.node.core;
+        await_state("the version is offered", || {
+            let registry = core.registry();
+            let found = registry
+                .agent("greet")
+                .map(|agent| agent.ddl().version().to_owned());
+            found.as_deref() == version
+        })
+        .await;
+    }
+
+    async fn ask(&self, agent: &str, action: &str, data: Value) -> muster_wire::reply::Reply {
+        self.world.caller.ask(NODE, agent, action, data).await.reply
+    }
+
+    /// How many nodes say that they have the agent.
+    async fn found(&self) -> usize {
+        let filter = Filter::default().with_agent("greet").unwrap();
+        self.world
+            .caller
+            .client
+            .discover(&filter)
+            .await
+            .unwrap()
+            .nodes
+            .len()
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agents_come_change_and_go_while_the_daemon_runs() {
-    let world = World::new(|_| {}).await;
-    let core = Arc::clone(&world.node.core);
-    let directory = open_directory();
-    let here = directory.path();
-    let limits = json!({"concurrency": 10, "queue": 100, "output_bytes": 65536});
-    let shelf = Shelf::new(
-        here.to_owned(),
-        Options::default(),
-        core.registry().names().iter().cloned().collect(),
-        helper(),
-        "/etc/muster/rpcd.toml".into(),
-    );
-    let limits = serde_json::from_value(limits).unwrap();
-    let externals = Arc::new(Externals::new(Arc::clone(&core), limits, shelf));
-    let stop = CancellationToken::new();
-    let watching = tokio::spawn(externals.watch(Duration::from_millis(50), stop.clone()));
-    let version = || {
-        let registry = core.registry();
-        registry
-            .agent("greet")
-            .map(|agent| agent.ddl().version().to_owned())
-    };
-    let node = "node1.example.net";
-    let whoever_greets = Filter::default().with_agent("greet").unwrap();
-    assert!(
-        world
-            .caller
-            .client
-            .discover(&whoever_greets)
-            .await
-            .unwrap()
-            .nodes
-            .is_empty()
-    );
-
-    greet(here, "1.0.0");
-    await_state("the new agent is offered", || {
-        version().as_deref() == Some("1.0.0")
-    })
-    .await;
-    assert_eq!(
-        world
-            .caller
-            .client
-            .discover(&whoever_greets)
-            .await
-            .unwrap()
-            .nodes
-            .len(),
-        1
-    );
+    let watching = Watching::start().await;
+    assert_eq!(watching.found().await, 0);
+    watching.greet("1.0.0");
+    watching.offered(Some("1.0.0")).await;
+    assert_eq!(watching.found().await, 1);
 
     // A call of the old version runs while the new one comes.
-    let nodes = [Identity::parse(node).unwrap()].into();
-    let running = world
-        .caller
-        .call(Call::new("greet", "greet", Aim::Nodes(nodes)).unwrap());
+    let running = watching.ask("greet", "greet", json!({}));
     let meanwhile = async {
-        await_state("the call runs", || here.join("begun1.0.0").exists()).await;
-        greet(here, "2.0.0");
-        await_state("the agent is upgraded", || {
-            version().as_deref() == Some("2.0.0")
-        })
-        .await;
-        std::fs::write(here.join("go"), "").unwrap();
+        let begun = watching.here().join("begun1.0.0");
+        await_state("the call runs", || begun.exists()).await;
+        watching.greet("2.0.0");
+        watching.offered(Some("2.0.0")).await;
+        std::fs::write(watching.here().join("go"), "").unwrap();
     };
-    let ((answers, _), ()) = tokio::join!(running, meanwhile);
-    let old = &answers[&Identity::parse(node).unwrap()].reply;
+    let (old, ()) = tokio::join!(running, meanwhile);
     assert_eq!(old.data["said"], json!("1.0.0"), "{old:?}");
-    let new = world
-        .caller
-        .ask(node, "greet", "greet", json!({}))
-        .await
-        .reply;
+    let new = watching.ask("greet", "greet", json!({})).await;
     assert_eq!(new.data["said"], json!("2.0.0"), "{new:?}");
+    let fetched = watching
+        .ask("rpcutil", "ddl", json!({"agent": "greet"}))
+        .await;
+    assert_eq!(fetched.data["version"], json!("2.0.0"));
 
-    // What is broken keeps the version before it, and is told.
+    std::fs::remove_file(watching.here().join("greet.json")).unwrap();
+    watching.offered(None).await;
+    let gone = watching.ask("greet", "greet", json!({})).await;
+    assert_eq!(gone.statuscode, Status::UnknownAction);
+    assert_eq!(watching.found().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_broken_keeps_the_version_before_it_and_is_told() {
+    let watching = Watching::start().await;
+    std::fs::write(watching.here().join("go"), "").unwrap();
+    watching.greet("1.0.0");
+    watching.offered(Some("1.0.0")).await;
     put(
-        &here.join("greet.json"),
+        &watching.here().join("greet.json"),
         "{\"metadata\": {\"name\": 7}}",
         0o644,
     );
-    await_state("the trouble is told", || {
-        use muster_api::Node as _;
-        !core.agent_problems().is_empty()
-    })
-    .await;
-    let inventory = world
-        .caller
-        .ask(node, "rpcutil", "agent_inventory", json!({}))
-        .await
-        .reply;
+    let core = &watching.world.node.core;
+    await_state("the trouble is told", || !core.agent_problems().is_empty()).await;
+    let inventory = watching.ask("rpcutil", "agent_inventory", json!({})).await;
     assert_eq!(inventory.data["problems"][0]["agent"], json!("greet"));
-    assert!(
-        inventory.data["agents"]
-            .to_string()
-            .contains("\"version\":\"2.0.0\"")
-    );
+    let agents = inventory.data["agents"].as_array().unwrap();
+    let greet = agents
+        .iter()
+        .find(|agent| agent["agent"] == "greet")
+        .unwrap();
     assert_eq!(
-        world
-            .caller
-            .ask(node, "greet", "greet", json!({}))
-            .await
-            .reply
-            .statuscode,
-        Status::Ok
+        (&greet["version"], &greet["provider"]),
+        (&json!("1.0.0"), &json!("external"))
     );
-    greet(here, "3.0.0");
-    await_state("the repaired agent is offered", || {
-        version().as_deref() == Some("3.0.0")
-    })
-    .await;
-    let fetched = world
-        .caller
-        .ask(node, "rpcutil", "ddl", json!({"agent": "greet"}))
-        .await
-        .reply;
-    assert_eq!(fetched.data["version"], json!("3.0.0"));
-
-    std::fs::remove_file(here.join("greet.json")).unwrap();
-    await_state("the agent is gone", || version().is_none()).await;
-    let gone = world
-        .caller
-        .ask(node, "greet", "greet", json!({}))
-        .await
-        .reply;
-    assert_eq!(gone.statuscode, Status::UnknownAction);
-    stop.cancel();
-    watching.await.unwrap();
+    let answer = watching.ask("greet", "greet", json!({})).await;
+    assert_eq!(answer.data["said"], json!("1.0.0"), "{answer:?}");
+    watching.greet("3.0.0");
+    watching.offered(Some("3.0.0")).await;
+    await_state("the trouble is over", || core.agent_problems().is_empty()).await;
 }

@@ -8,9 +8,11 @@
 
 mod error;
 mod external;
+mod fetched;
 mod fleet;
 mod gather;
 mod interrupt;
+mod kept;
 mod locate;
 mod nearest;
 mod plan;
@@ -21,7 +23,9 @@ mod target;
 mod words;
 
 pub use error::AskError;
+pub use fetched::Fetched;
 pub use fleet::{Fleet, Found};
+pub use kept::Kept;
 pub use locate::locate;
 pub use plan::{Plan, Schemas};
 pub use progress::Progress;

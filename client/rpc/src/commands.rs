@@ -13,7 +13,7 @@ pub mod form;
 pub mod inventory;
 mod org;
 mod ping;
-mod plugin;
+pub mod plugin;
 mod request;
 pub mod table;
 
@@ -39,7 +39,7 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Do(args) => request::run(*args, cx).await,
         Command::Cancel(args) => cancel::run(args, cx).await,
         Command::Filter(command) => filter::run(&command, cx),
-        Command::Plugin(command) => plugin::run(command, cx),
+        Command::Plugin(command) => plugin::run(command, cx).await,
         Command::Audit(command) => audit::run(command, cx),
         Command::Org(command) => org::run(command, environment, printer).await,
         Command::Broker(command) => broker::run(command, environment, printer),

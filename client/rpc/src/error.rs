@@ -8,6 +8,7 @@ use crate::commands::audit::AuditError;
 use crate::commands::demo::DemoError;
 use crate::commands::form::FormError;
 use crate::commands::inventory::InventoryFileError;
+use crate::commands::plugin::generate::GenerateError;
 use crate::exit::Exit;
 use crate::organisation::OrganisationError;
 use crate::organisation::push::PushError;
@@ -44,6 +45,9 @@ pub enum Error {
     /// An inventory of the fleet.
     #[error(transparent)]
     Inventory(#[from] InventoryFileError),
+    /// A new agent was not written.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
     /// Standard output is closed or full.
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -68,6 +72,7 @@ impl Error {
             Self::Demo(error) => error.hints(),
             Self::Push(PushError::Refused(_))
             | Self::Inventory(_)
+            | Self::Generate(_)
             | Self::Output(_)
             | Self::Runtime(_) => Vec::new(),
         }
@@ -79,6 +84,7 @@ impl Error {
             Self::Output(error) if error.is_reader_gone() => Exit::Passed,
             Self::Ask(error) => error.exit(),
             Self::Form(error) => error.exit(),
+            Self::Generate(error) => error.exit(),
             _ => Exit::Local,
         }
     }

@@ -23,6 +23,7 @@ mod render;
 mod report;
 mod screen;
 mod settings;
+mod skeleton;
 
 use std::process::ExitCode;
 

@@ -8,6 +8,7 @@ use muster_client::{ClientError, DdlStoreError};
 use muster_ddl::InputError;
 use muster_wire::filter::FilterError;
 
+use super::fetched::FetchError;
 use super::locate::LocateError;
 use crate::exit::Exit;
 
@@ -105,6 +106,9 @@ pub enum AskError {
     /// Schemas cannot be read.
     #[error(transparent)]
     Schemas(#[from] DdlStoreError),
+    /// A schema was not fetched.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
     /// The way to the fleet.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -143,10 +147,18 @@ impl AskError {
                     .iter()
                     .map(|agent| format!("did you mean the agent `{agent}`?"));
                 let list = "`rpc plugin list` shows the agents that are known".to_owned();
+                let fetch = ddls.as_ref().map(|_| {
+                    "`rpc plugin fetch AGENT` asks the nodes for the DDL of an agent".to_owned()
+                });
                 let add = ddls
                     .iter()
                     .map(|path| format!("DDLs of further agents belong into {}", path.display()));
-                command.chain(nearest).chain([list]).chain(add).collect()
+                command
+                    .chain(nearest)
+                    .chain([list])
+                    .chain(fetch)
+                    .chain(add)
+                    .collect()
             }
             Self::UnknownAction { agent, nearest, .. } => {
                 let nearest = nearest
@@ -158,6 +170,7 @@ impl AskError {
                 "say whom you mean, as in `-W country=uk`, `-C apache` or `--nodes FILE`; `-I /./` means every node".to_owned(),
             ],
             Self::NoAction { agent, .. } | Self::Input { agent, .. } => vec![documentation(agent)],
+            Self::Fetch(error) => error.hint().map(str::to_owned).into_iter().collect(),
             _ => Vec::new(),
         }
     }
@@ -178,6 +191,7 @@ impl AskError {
             Self::Secret { .. }
             | Self::Locate(_)
             | Self::Schemas(_)
+            | Self::Fetch(_)
             | Self::Client(_)
             | Self::Interrupted
             | Self::Output { .. }

@@ -7,6 +7,7 @@ use muster_ddl::{Action, Ddl, InputError};
 use serde_json::{Map, Value};
 
 use super::error::AskError;
+use super::kept::KeptDdl;
 use super::nearest::nearest;
 use super::words::Words;
 use crate::settings::Settings;
@@ -43,6 +44,18 @@ impl Schemas {
             directory,
             commands: Vec::new(),
         })
+    }
+
+    /// Adds schemas that were fetched, where none is known. Answers those that were added.
+    pub fn add_kept(&mut self, kept: Vec<KeptDdl>) -> Vec<(String, String)> {
+        let mut added = Vec::new();
+        for KeptDdl { ddl, fetched_at } in kept {
+            let name = ddl.name().to_owned();
+            if self.store.add_absent(ddl) {
+                added.push((name, fetched_at));
+            }
+        }
+        added
     }
 
     /// The schema of an agent.

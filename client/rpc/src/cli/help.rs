@@ -33,6 +33,8 @@ fn pages() {
         vec!["audit", "show"],
         vec!["plugin", "list"],
         vec!["plugin", "doc"],
+        vec!["plugin", "fetch"],
+        vec!["plugin", "generate"],
     ] {
         let page = page(&path);
         assert!(is_within_width(&page), "{page}");

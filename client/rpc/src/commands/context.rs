@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::form::{FormError, JsonForm, Stopped};
-use crate::ask::AskError;
+use crate::ask::{AskError, Kept, Schemas};
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::printer::Printer;
@@ -43,6 +43,19 @@ impl Context<'_> {
             Err(SettingsError::Nowhere(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// All schemas that are known here: built in, of the user's directory, fetched from nodes.
+    pub fn schemas(&self, settings: Option<&Settings>) -> Result<Schemas, AskError> {
+        let mut schemas = Schemas::load(settings)?;
+        if let Some(settings) = settings {
+            for (agent, at) in schemas.add_kept(Kept::of(settings, self.environment).all()) {
+                self.printer.detail(format_args!(
+                    "agent {agent}: the DDL that was fetched at {at}"
+                ));
+            }
+        }
+        Ok(schemas)
     }
 
     /// Prints a document, or what the expression makes of it.

@@ -1,25 +1,33 @@
-//! `rpc plugin`: what the known agents can do, from their schemas. Asks nobody.
+//! `rpc plugin`: what the known agents can do, from their schemas; and schemas from nodes that offer more.
+
+pub mod generate;
 
 use muster_ddl::doc;
 
 use super::context::Context;
 use super::form;
-use crate::ask::Schemas;
-use crate::cli::plugin::{Doc, List, Plugin};
+use super::request::nobody_found;
+use crate::ask::{
+    AskError, Fetched, Fleet, Kept, Plan, Progress, Question, Schemas, Target, Words,
+};
+use crate::cli::plugin::{Doc, Fetch, List, Plugin};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::plugins::{Document, text};
+use crate::render::printable::line;
 
 /// Runs one of the commands.
-pub fn run(command: Plugin, cx: Context<'_>) -> Result<Exit, Error> {
+pub async fn run(command: Plugin, cx: Context<'_>) -> Result<Exit, Error> {
     match command {
         Plugin::List(args) => list(&args, cx),
         Plugin::Doc(args) => document(&args, cx),
+        Plugin::Fetch(args) => fetch(args, cx).await,
+        Plugin::Generate(args) => generate::run(&args, cx),
     }
 }
 
 fn list(args: &List, cx: Context<'_>) -> Result<Exit, Error> {
-    let schemas = Schemas::load(cx.settings_if_any()?.as_ref())?;
+    let schemas = cx.schemas(cx.settings_if_any()?.as_ref())?;
     if let Some(json) = form::json(&args.json)? {
         cx.json(&Document::new(&schemas.store), &json)?;
     } else {
@@ -29,7 +37,7 @@ fn list(args: &List, cx: Context<'_>) -> Result<Exit, Error> {
 }
 
 fn document(args: &Doc, cx: Context<'_>) -> Result<Exit, Error> {
-    let schemas = Schemas::load(cx.settings_if_any()?.as_ref())?;
+    let schemas = cx.schemas(cx.settings_if_any()?.as_ref())?;
     let ddl = schemas.agent(&args.agent)?;
     match (form::json(&args.json)?, args.markdown) {
         (Some(json), _) => cx.json(ddl, &json)?,
@@ -37,4 +45,47 @@ fn document(args: &Doc, cx: Context<'_>) -> Result<Exit, Error> {
         _ => cx.printer.text(doc::text(ddl))?,
     }
     Ok(Exit::Passed)
+}
+
+/// Asks the nodes that offer the agent, and keeps what they agree on.
+async fn fetch(args: Fetch, cx: Context<'_>) -> Result<Exit, Error> {
+    let target = Target::read(&args.filters)?.with_agent(&args.agent)?;
+    let settings = cx.settings()?;
+    let schemas = Schemas::load(Some(&settings))?;
+    let words = ["ddl".to_owned(), format!("agent={}", args.agent)];
+    let words = Words::read("rpcutil", &words)?;
+    let (ddl, action) = schemas.action(&words)?;
+    let plan = Plan::new(ddl, action, &words.inputs)?;
+    let fleet = Fleet::connect(&settings, &target).await?;
+    let progress = Progress::new(cx.printer, true);
+    let found = fleet.discover(&target.filter, &progress).await?;
+    let report = fleet
+        .ask(Question::new(&plan), found, &progress, |_| Ok(()))
+        .await?;
+    cx.warn_of_gaps(&report);
+    if report.stats.discovered == 0 {
+        nobody_found(&target, cx);
+        return Ok(report.stats.exit());
+    }
+    for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
+        let message = line(&reply.message);
+        cx.printer.warn(format_args!("{}: {message}", reply.node));
+    }
+    let fetched = Fetched::agreed(&args.agent, &report).map_err(AskError::from)?;
+    let path = Kept::of(&settings, cx.environment)
+        .keep(&fetched)
+        .map_err(AskError::from)?;
+    let (name, version) = (fetched.ddl.name(), line(fetched.ddl.version()).into_owned());
+    let nodes = report.stats.ok;
+    cx.printer.line(format_args!(
+        "{name} {version} from {nodes} nodes, kept in {}",
+        path.display()
+    ))?;
+    if schemas.store.get(name).is_some() {
+        cx.printer.warn(format_args!(
+            "another DDL of {name} is built in or in {}, and wins",
+            settings.ddls.display()
+        ));
+    }
+    Ok(report.stats.exit())
 }

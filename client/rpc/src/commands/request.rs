@@ -6,7 +6,7 @@ use muster_client::{Source, choose};
 use muster_ddl::Action;
 
 use super::context::Context;
-use crate::ask::{AskError, Fleet, Plan, Progress, Question, Schemas, Target, Words, read_secrets};
+use crate::ask::{AskError, Fleet, Plan, Progress, Question, Target, Words, read_secrets};
 use crate::cli::Cli;
 use crate::cli::request::Request;
 use crate::error::Error;
@@ -33,7 +33,7 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
     let words = Words::read(&args.agent, &args.words)?;
     // A wrong command line is told before a missing configuration.
     let settings = cx.settings_if_any()?;
-    let mut schemas = Schemas::load(settings.as_ref())?;
+    let mut schemas = cx.schemas(settings.as_ref())?;
     if args.bare {
         schemas.commands = Cli::commands();
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use muster_api::ddl::{Action, REDACTED};
 use muster_api::{ActionError, Answer, Context, Handler};
 use muster_wire::status::{Reason, Status};
+use muster_wire::trace::VARIABLE;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -130,6 +131,15 @@ impl External {
     }
 
     fn environment(&self, cx: &Context, desk: &Desk) -> BTreeMap<String, String> {
+        let trace = cx
+            .trace
+            .map(|trace| (VARIABLE.to_owned(), trace.to_string()));
+        let mut environment = self.protocols_own(cx, desk);
+        environment.extend(trace);
+        environment
+    }
+
+    fn protocols_own(&self, cx: &Context, desk: &Desk) -> BTreeMap<String, String> {
         if self.script {
             return [
                 ("MCOLLECTIVE_REQUEST_FILE", desk.path("request")),

@@ -36,7 +36,7 @@ impl Action for Ddl {
         let digest = Sha256::digest(text.as_bytes());
         Ok(Output {
             version: ddl.version().to_owned(),
-            sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            sha256: format!("{digest:x}"),
             ddl: text,
         })
     }

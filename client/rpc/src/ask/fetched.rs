@@ -1,0 +1,249 @@
+//! A schema as nodes tell it: checked against its sum, and believed only when all nodes that answered tell the same.
+//!
+//! Answers are signed by their nodes, and verified before they come here. Pure.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use muster_ddl::{Ddl, DdlError};
+use muster_wire::identity::Identity;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::report::{Reply, Report};
+
+/// How many nodes an error names.
+const NAMED: usize = 5;
+
+/// A schema that can be used.
+#[derive(Debug)]
+pub struct Fetched {
+    /// The schema.
+    pub ddl: Ddl,
+    /// Its text, as the nodes have it.
+    pub text: String,
+    /// The sum of the text.
+    pub sha256: String,
+}
+
+/// Why a schema was not fetched.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// Nobody has the agent.
+    #[error("no node that was asked told the DDL of the agent {agent:?}")]
+    Nobody {
+        /// The agent.
+        agent: String,
+    },
+    /// Nodes have different versions.
+    #[error("nodes differ in the DDL of the agent {agent:?}:{}", listed(.versions))]
+    Differ {
+        /// The agent.
+        agent: String,
+        /// Version and the beginning of the sum, with the nodes.
+        versions: BTreeMap<String, Vec<Identity>>,
+    },
+    /// Not what its sum says.
+    #[error("the DDL of the agent {agent:?} does not have the sum that came with it")]
+    Sum {
+        /// The agent.
+        agent: String,
+    },
+    /// Not of that agent.
+    #[error("asked for the DDL of the agent {agent:?}, and got that of {found:?}")]
+    Name {
+        /// What was asked for.
+        agent: String,
+        /// What came.
+        found: String,
+    },
+    /// Not usable.
+    #[error("the DDL of the agent {agent:?} cannot be used")]
+    Ddl {
+        /// The agent.
+        agent: String,
+        /// Why.
+        #[source]
+        source: Box<DdlError>,
+    },
+    /// There is no directory to keep it in.
+    #[error("there is nowhere to keep a DDL: neither XDG_CACHE_HOME nor HOME is set")]
+    Homeless,
+    /// It cannot be kept.
+    #[error("cannot keep the DDL in {}", path.display())]
+    Keep {
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl FetchError {
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Nobody { .. } => Some("`rpc find -A AGENT` lists the nodes that offer an agent"),
+            Self::Differ { .. } => Some(
+                "fetch from those that you mean to ask, with filters; or bring all to one version",
+            ),
+            _ => None,
+        }
+    }
+}
+
+impl Fetched {
+    /// A schema with the sum that it really has.
+    #[cfg(test)]
+    pub fn of(agent: &str, text: String) -> Result<Self, FetchError> {
+        let sha256 = sum(&text);
+        Self::checked(agent, &sha256, text)
+    }
+
+    /// A schema that has this sum and describes this agent.
+    pub fn checked(agent: &str, sha256: &str, text: String) -> Result<Self, FetchError> {
+        let name = || agent.to_owned();
+        if sum(&text) != sha256 {
+            return Err(FetchError::Sum { agent: name() });
+        }
+        let ddl = Ddl::from_slice(text.as_bytes()).map_err(|source| FetchError::Ddl {
+            agent: name(),
+            source: Box::new(source),
+        })?;
+        if ddl.name() != agent {
+            return Err(FetchError::Name {
+                agent: name(),
+                found: ddl.name().to_owned(),
+            });
+        }
+        Ok(Self {
+            ddl,
+            text,
+            sha256: sha256.to_owned(),
+        })
+    }
+
+    /// The one schema that all answers to `rpcutil ddl` tell.
+    pub fn agreed(agent: &str, report: &Report) -> Result<Self, FetchError> {
+        let mut versions: BTreeMap<String, Vec<Identity>> = BTreeMap::new();
+        let mut agreed = None;
+        for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
+            let (text, sha256) = (said(reply, "ddl"), said(reply, "sha256"));
+            let fetched = Self::checked(agent, sha256, text.to_owned())?;
+            let short = sha256.get(..12).unwrap_or(sha256);
+            let version = format!("{} ({short})", fetched.ddl.version());
+            versions
+                .entry(version)
+                .or_default()
+                .push(reply.node.clone());
+            agreed = Some(fetched);
+        }
+        match agreed {
+            Some(fetched) if versions.len() == 1 => Ok(fetched),
+            Some(_) => Err(FetchError::Differ {
+                agent: agent.to_owned(),
+                versions,
+            }),
+            None => Err(FetchError::Nobody {
+                agent: agent.to_owned(),
+            }),
+        }
+    }
+}
+
+fn said<'a>(reply: &'a Reply, output: &str) -> &'a str {
+    reply.data.get(output).and_then(Value::as_str).unwrap_or("")
+}
+
+fn sum(text: &str) -> String {
+    format!("{:x}", Sha256::digest(text.as_bytes()))
+}
+
+fn listed(versions: &BTreeMap<String, Vec<Identity>>) -> String {
+    let line = |(version, nodes): (&String, &Vec<Identity>)| {
+        let names: Vec<&str> = nodes.iter().take(NAMED).map(Identity::as_str).collect();
+        let more = match nodes.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("\n  {version}: {}{more}", names.join(", "))
+    };
+    versions.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::identity::Identity;
+    use muster_wire::status::Status;
+    use serde_json::json;
+
+    use super::{FetchError, Fetched};
+    use crate::report::{Reply, Report, RequestStats};
+
+    fn text(version: &str) -> String {
+        json!({"metadata": {"name": "disk", "version": version}, "actions": []}).to_string()
+    }
+
+    fn report(told: &[(&str, &str, &str)]) -> Report {
+        let reply = |(node, version, sum): &(&str, &str, &str)| {
+            let fetched = Fetched::of("disk", text(version)).unwrap();
+            let sha256 = if sum.is_empty() {
+                fetched.sha256.as_str()
+            } else {
+                sum
+            };
+            let data = json!({"ddl": fetched.text, "sha256": sha256, "version": version});
+            Reply {
+                node: Identity::parse(node).unwrap(),
+                status: Status::Ok,
+                message: "OK".to_owned(),
+                reason: None,
+                data: data.as_object().cloned().unwrap(),
+                took: 1,
+            }
+        };
+        Report {
+            agent: "rpcutil".to_owned(),
+            action: "ddl".to_owned(),
+            replies: told.iter().map(reply).collect(),
+            summaries: Vec::new(),
+            stats: RequestStats::default(),
+        }
+    }
+
+    #[test]
+    fn a_schema_is_believed_when_all_tell_the_same() {
+        let same = report(&[("a.net", "1.0.0", ""), ("b.net", "1.0.0", "")]);
+        assert_eq!(
+            Fetched::agreed("disk", &same).unwrap().ddl.version(),
+            "1.0.0"
+        );
+        let other = report(&[
+            ("a.net", "1.0.0", ""),
+            ("b.net", "2.0.0", ""),
+            ("c.net", "2.0.0", ""),
+        ]);
+        let error = Fetched::agreed("disk", &other).unwrap_err();
+        let told = error.to_string();
+        assert!(matches!(error, FetchError::Differ { .. }), "{told}");
+        assert!(
+            told.contains(": a.net\n") && told.ends_with(": b.net, c.net"),
+            "{told}"
+        );
+        let forged = report(&[("a.net", "1.0.0", "00")]);
+        assert!(matches!(
+            Fetched::agreed("disk", &forged),
+            Err(FetchError::Sum { .. })
+        ));
+        assert!(matches!(
+            Fetched::agreed("disk", &report(&[])),
+            Err(FetchError::Nobody { .. })
+        ));
+        assert!(matches!(
+            Fetched::of("cpu", text("1.0.0")),
+            Err(FetchError::Name { .. })
+        ));
+    }
+}

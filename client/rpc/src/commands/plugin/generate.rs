@@ -1,0 +1,73 @@
+//! `rpc plugin generate`: writes the files of a new external agent, and overwrites nothing.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::cli::plugin::Generate;
+use crate::commands::context::Context;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::skeleton::{self, File, SkeletonError};
+
+/// Why an agent was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum GenerateError {
+    /// A name.
+    #[error(transparent)]
+    Skeleton(#[from] SkeletonError),
+    /// A file or directory cannot be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl GenerateError {
+    /// How the command ends.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Skeleton(_) => Exit::Usage,
+            Self::Write { .. } => Exit::Local,
+        }
+    }
+}
+
+/// Writes the files, and names them.
+pub fn run(args: &Generate, cx: Context<'_>) -> Result<Exit, Error> {
+    let own = || PathBuf::from(&args.agent);
+    let directory = args.dir.clone().unwrap_or_else(own);
+    let files =
+        skeleton::files(&args.agent, args.lang, &args.actions).map_err(GenerateError::from)?;
+    for path in write(&directory, &files)? {
+        cx.printer.line(path.display())?;
+    }
+    Ok(Exit::Passed)
+}
+
+fn write(directory: &Path, files: &[File]) -> Result<Vec<PathBuf>, GenerateError> {
+    let failed = |path: &Path, source| GenerateError::Write {
+        path: path.to_owned(),
+        source,
+    };
+    fs::create_dir_all(directory).map_err(|source| failed(directory, source))?;
+    let mut written = Vec::new();
+    for file in files {
+        let path = directory.join(&file.name);
+        let mode = if file.executable { 0o755 } else { 0o644 };
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&path)
+            .and_then(|mut opened| opened.write_all(file.text.as_bytes()))
+            .map_err(|source| failed(&path, source))?;
+        written.push(path);
+    }
+    Ok(written)
+}

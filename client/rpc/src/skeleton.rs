@@ -1,0 +1,182 @@
+//! A new external agent that works: its DDL, its program and a test, as texts. Pure: nothing is written here.
+
+use serde_json::{Map, Value, json};
+
+/// The programs are texts with these words in the place of what differs.
+const PYTHON: &str = include_str!("skeleton/agent.py");
+const PYTHON_TEST: &str = include_str!("skeleton/test.py");
+const SHELL: &str = include_str!("skeleton/agent.sh");
+const SHELL_TEST: &str = include_str!("skeleton/test.sh");
+
+/// What the program is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Language {
+    /// Python 3, without modules that do not come with it
+    Python,
+    /// The POSIX shell
+    Sh,
+}
+
+/// A file of the agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Its name in the agent's directory.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+    /// Whether it is a program.
+    pub executable: bool,
+}
+
+/// Why there is no such agent.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SkeletonError {
+    /// A name that no subject can carry.
+    #[error(
+        "{0:?} is no name of an agent or action: 1 to 64 lower-case letters, digits and _, a letter first"
+    )]
+    Name(String),
+    /// An action twice.
+    #[error("the action {0} is named twice")]
+    Twice(String),
+}
+
+/// All files of an agent with these actions.
+pub fn files(
+    agent: &str,
+    language: Language,
+    actions: &[String],
+) -> Result<Vec<File>, SkeletonError> {
+    for (at, name) in actions.iter().enumerate() {
+        check(name)?;
+        if actions.iter().take(at).any(|before| before == name) {
+            return Err(SkeletonError::Twice(name.clone()));
+        }
+    }
+    check(agent)?;
+    let (program, test) = match language {
+        Language::Python => (python(agent, actions), PYTHON_TEST),
+        Language::Sh => (shell(agent, actions), SHELL_TEST),
+    };
+    let text = serde_json::to_string_pretty(&ddl(agent, actions)).unwrap_or_default();
+    Ok(vec![
+        File {
+            name: format!("{agent}.json"),
+            text: text + "\n",
+            executable: false,
+        },
+        File {
+            name: agent.to_owned(),
+            text: program,
+            executable: true,
+        },
+        File {
+            name: format!("test_{agent}"),
+            text: test
+                .replace("@AGENT@", agent)
+                .replace("@ACTIONS@", &actions.join(" ")),
+            executable: true,
+        },
+    ])
+}
+
+fn check(name: &str) -> Result<(), SkeletonError> {
+    let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let begins = name.starts_with(|first: char| first.is_ascii_lowercase());
+    if begins && name.len() <= 64 && name.bytes().all(word) {
+        return Ok(());
+    }
+    Err(SkeletonError::Name(name.to_owned()))
+}
+
+fn python(agent: &str, actions: &[String]) -> String {
+    let one = |action: &String| {
+        format!(
+            "def do_{action}(data, request):\n    \"\"\"What `{action}` does. Raise Failed(\"why\") when it cannot.\"\"\"\n    \
+             return {{\"message\": data.get(\"message\", \"hello\")}}\n"
+        )
+    };
+    let functions: Vec<String> = actions.iter().map(one).collect();
+    let table = |action: &String| format!("    \"{action}\": do_{action},");
+    let table: Vec<String> = actions.iter().map(table).collect();
+    PYTHON
+        .replace("@AGENT@", agent)
+        .replace("@FUNCTIONS@\n", &functions.join("\n\n"))
+        .replace("@TABLE@", &table.join("\n"))
+}
+
+fn shell(agent: &str, actions: &[String]) -> String {
+    let one = |action: &String| {
+        format!(
+            "        {action}) reply '{{\"statuscode\": 0, \"statusmsg\": \"OK\", \"data\": {{\"message\": \"hello\"}}}}' ;;"
+        )
+    };
+    let cases: Vec<String> = actions.iter().map(one).collect();
+    SHELL
+        .replace("@AGENT@", agent)
+        .replace("@CASES@", &cases.join("\n"))
+}
+
+fn ddl(agent: &str, actions: &[String]) -> Value {
+    let input = json!({"message": {
+        "prompt": "Message", "description": "What to say", "type": "string", "validation": "^.+$", "maxlength": 200,
+        "optional": true, "default": "hello"}});
+    let output = json!({"message": {"description": "What was said", "display_as": "Message", "type": "string"}});
+    let one = |action: &String| {
+        json!({"action": action, "description": format!("Describe what {action} does"), "display": "always",
+               "read_only": true, "input": input, "output": output})
+    };
+    let metadata = json!({"name": agent, "description": format!("Describe what {agent} is for"), "author": "You",
+        "license": "Apache-2.0", "version": "0.1.0", "url": "", "timeout": 10, "provider": "external"});
+    let document: Map<String, Value> = [
+        ("metadata".to_owned(), metadata),
+        ("actions".to_owned(), actions.iter().map(one).collect()),
+    ]
+    .into_iter()
+    .collect();
+    Value::Object(document)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_ddl::Ddl;
+
+    use super::{Language, SkeletonError, files};
+
+    #[test]
+    fn its_ddl_is_one_and_declares_each_action() {
+        let actions = ["usage".to_owned(), "top".to_owned()];
+        for language in [Language::Python, Language::Sh] {
+            let files = files("disk", language, &actions).unwrap();
+            let names: Vec<_> = files
+                .iter()
+                .map(|file| (file.name.as_str(), file.executable))
+                .collect();
+            assert_eq!(
+                names,
+                [("disk.json", false), ("disk", true), ("test_disk", true)]
+            );
+            let ddl = Ddl::from_slice(files[0].text.as_bytes()).unwrap();
+            assert_eq!(ddl.warnings(), &[] as &[String]);
+            assert!(ddl.action("usage").is_some() && ddl.action("top").is_some());
+            assert!(
+                files.iter().all(|file| !file.text.contains('@')),
+                "{files:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_that_no_subject_carries_are_refused() {
+        for name in ["", "Disk", "a-b", "1st", "../x", "a.b"] {
+            let refused = files(name, Language::Sh, &["x".to_owned()]);
+            assert_eq!(refused, Err(SkeletonError::Name(name.to_owned())));
+            assert!(files("disk", Language::Sh, &[name.to_owned()]).is_err());
+        }
+        let twice = ["x".to_owned(), "x".to_owned()];
+        assert_eq!(
+            files("disk", Language::Sh, &twice),
+            Err(SkeletonError::Twice("x".to_owned()))
+        );
+    }
+}
