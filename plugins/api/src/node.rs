@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_wire::Millis;
 use muster_ddl::Ddl;
+use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::state::Facts;
 use serde::Serialize;

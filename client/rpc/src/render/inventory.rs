@@ -74,6 +74,10 @@ impl Inventory<'_> {
                     &mut page,
                 );
             }
+            let problems = problems(inventory);
+            if !problems.is_empty() {
+                section("Agents That Cannot Be Offered", &problems, &mut page);
+            }
             section("Facts", &facts(inventory, width), &mut page);
         }
         page.text()
@@ -122,6 +126,18 @@ fn data(report: &Report) -> Option<&Map<String, Value>> {
 fn names(inventory: &Map<String, Value>, key: &str) -> Vec<String> {
     let items = inventory.get(key).and_then(Value::as_array);
     items.into_iter().flatten().map(compact).collect()
+}
+
+/// The files of agents that are not in order, with what is wrong; a version before it may still be offered.
+fn problems(inventory: &Map<String, Value>) -> String {
+    let all = inventory.get("agent_problems").and_then(Value::as_array);
+    let mut page = Page::default();
+    for problem in all.into_iter().flatten() {
+        let said = |name: &str| problem.get(name).map(compact).unwrap_or_default();
+        page.line(format_args!("      {}", said("path")));
+        page.line(format_args!("         {}", said("problem")));
+    }
+    page.text()
 }
 
 fn facts(inventory: &Map<String, Value>, width: usize) -> String {
@@ -256,11 +272,10 @@ mod tests {
     #[test]
     fn a_part_that_the_node_refuses_is_left_out() {
         let name = "dev1.example.net";
-        let inventory = report(
-            "rpcutil",
-            "inventory",
-            vec![reply(name, 0, "OK", json!({"agents": ["rpcutil"]}))],
-        );
+        let problem =
+            json!({"agent": "disk", "path": "/etc/muster/ddl/disk.json", "problem": "no JSON"});
+        let known = json!({"agents": ["rpcutil"], "agent_problems": [problem]});
+        let inventory = report("rpcutil", "inventory", vec![reply(name, 0, "OK", known)]);
         let statistics = report(
             "rpcutil",
             "daemon_stats",
@@ -275,6 +290,8 @@ mod tests {
         let text = plain(&page.text(WIDTH));
         assert!(!text.contains("Server Statistics"), "{text}");
         assert!(text.contains("      rpcutil\n"), "{text}");
+        let problem = "Offered:\n      /etc/muster/ddl/disk.json\n         no JSON\n";
+        assert!(text.contains(problem), "{text}");
         assert_eq!(
             serde_json::to_value(Document::new(page)).unwrap()["errors"],
             json!(["denied"])

@@ -15,6 +15,7 @@ use muster_wire::trace::VARIABLE;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::process::{self, Ended, Helper, RunError};
 use super::protocol::{self, Request};
@@ -78,7 +79,7 @@ impl External {
         let plan = self
             .rights
             .plan(&self.program, &desk, protocol::REQUEST, environment);
-        let ended = process::run(&self.rights.helper, &plan, cx.deadline).await;
+        let ended = process::run(&self.rights.helper, &plan, cx.deadline, &cx.cancel).await;
         let ended = ended.map_err(|error| of_run(&self.program, &error))?;
         log(cx.agent.as_str(), &ended, &secrets);
         let (reply, _desk) = desk.reply().await;
@@ -178,7 +179,13 @@ pub(super) async fn activates(
         &config(config_file, agent),
     );
     let plan = rights.plan(program, &desk, protocol::ACTIVATION_REQUEST, environment);
-    let ended = process::run(&rights.helper, &plan, Instant::now() + ACTIVATION).await;
+    let ended = process::run(
+        &rights.helper,
+        &plan,
+        Instant::now() + ACTIVATION,
+        &CancellationToken::new(),
+    )
+    .await;
     let ended = ended.map_err(|error| refused(&chain(&error)))?;
     log(agent, &ended, &[]);
     if !ended.status.success() {

@@ -90,11 +90,12 @@ pub(super) enum RunError {
     Abandoned,
 }
 
-/// Runs a plan to its end, at most until `deadline`. The group is ended when the future is dropped.
+/// Runs a plan to its end, at most until `deadline` or `cancel`. The group is ended when the future is dropped, too.
 pub(super) async fn run(
     helper: &Helper,
     plan: &Plan,
     deadline: Instant,
+    cancel: &CancellationToken,
 ) -> Result<Ended, RunError> {
     let failed = |source| RunError::Start {
         program: plan.program.clone(),
@@ -104,7 +105,7 @@ pub(super) async fn run(
     let children = signal(SignalKind::child()).map_err(failed)?;
     let child = start(helper, &plan.to_argument()?).map_err(failed)?;
     let group = Group::of(&child).map_err(failed)?;
-    let abandoned = CancellationToken::new();
+    let abandoned = cancel.child_token();
     let _when_dropped = abandoned.clone().drop_guard();
     let watch = Watch {
         child,

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Nothing;
+use super::agent_inventory::Trouble;
 
 pub(crate) struct Inventory;
 
@@ -18,6 +19,7 @@ pub(crate) struct Output {
     main_collective: Option<String>,
     collectives: Vec<String>,
     data_plugins: Vec<String>,
+    agent_problems: Vec<Trouble>,
 }
 
 impl Action for Inventory {
@@ -35,6 +37,12 @@ impl Action for Inventory {
             version: super::VERSION.to_owned(),
             main_collective: collectives.first().cloned(),
             collectives,
+            agent_problems: cx
+                .node
+                .agent_problems()
+                .into_iter()
+                .map(Trouble::from)
+                .collect(),
             data_plugins: sources.map(|source| source.name().to_owned()).collect(),
         })
     }
