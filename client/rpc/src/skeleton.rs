@@ -58,11 +58,11 @@ pub fn files(
         Language::Python => (python(agent, actions), PYTHON_TEST),
         Language::Sh => (shell(agent, actions), SHELL_TEST),
     };
-    let text = serde_json::to_string_pretty(&ddl(agent, actions)).unwrap_or_default();
+    let document = serde_json::to_string_pretty(&ddl(agent, actions)).unwrap_or_default();
     Ok(vec![
         File {
             name: format!("{agent}.json"),
-            text: text + "\n",
+            text: document + "\n",
             executable: false,
         },
         File {
