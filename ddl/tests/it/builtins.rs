@@ -57,6 +57,7 @@ fn rpcutil_offers_the_fields_actions_and_changes_no_machine() {
             "cancel_any",
             "collective_info",
             "daemon_stats",
+            "ddl",
             "get_config_item",
             "get_data",
             "get_fact",

@@ -129,6 +129,7 @@ async fn inventory_tells_everything() {
         "main_collective": "main",
         "collectives": ["main", "eu"],
         "data_plugins": ["agent", "class", "collective", "config_item", "fact", "fstat"],
+        "agent_problems": [],
     });
     assert_eq!(answer, expected);
 }

@@ -6,6 +6,7 @@
 use muster_api::ActionError;
 use muster_api::ddl::Action;
 use muster_wire::status::Status;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -196,22 +197,22 @@ pub fn script_failure(code: i32, message: &str) -> ActionError {
     }
 }
 
-fn parse<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, ReplyError> {
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ReplyError> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(ReplyError::Nothing);
     }
-    serde_json::from_slice(bytes).map_err(|error| {
-        // The parser's words name lines and types; a value that it repeats could be a secret.
+    // The parser's words are not passed on: a value that it repeats could be a secret.
+    let object: Map<String, Value> = serde_json::from_slice(bytes).map_err(|error| {
         let what = match error.classify() {
-            serde_json::error::Category::Data => "JSON of another shape",
+            serde_json::error::Category::Data => "no JSON object",
             _ => "no JSON",
         };
-        ReplyError::Malformed(format!(
-            "{what}, at line {} column {}",
-            error.line(),
-            error.column()
-        ))
-    })
+        let (line, column) = (error.line(), error.column());
+        ReplyError::Malformed(format!("{what}, at line {line} column {column}"))
+    })?;
+    // Through an object, because a list would pass for one whose fields are all left out.
+    serde_json::from_value(Value::Object(object))
+        .map_err(|_| ReplyError::Malformed("a field is missing or of another type".to_owned()))
 }
 
 /// An answer need not say what it is; if it does, it must be right.
