@@ -58,7 +58,7 @@ async fn fetch(args: Fetch, cx: Context<'_>) -> Result<Exit, Error> {
     let plan = Plan::new(ddl, action, &words.inputs)?;
     let fleet = Fleet::connect(&settings, &target).await?;
     let progress = Progress::new(cx.printer, true);
-    let found = fleet.discover(&target.filter, &progress).await?;
+    let found = fleet.discover(&target, &progress).await?;
     let report = fleet
         .ask(Question::new(&plan), found, &progress, |_| Ok(()))
         .await?;
