@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
-use muster_api::{Agent, AgentError};
+use muster_api::{Agent, AgentError, Level};
 use muster_bus::{BusError, Options, Secret, Server};
 use muster_host::external::{Helper, Shelf};
 use muster_host::{Limits, Registry, RegistryError};
@@ -155,7 +155,7 @@ pub fn inspect(config: &Config) -> Result<(), AssembleError> {
     trust(config)?;
     registry(config)?;
     external_options(config)?;
-    policy(config);
+    load_policies(config);
     Ok(())
 }
 
@@ -174,12 +174,13 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         facter: config.facts.facter.clone(),
     });
     let trust = trust(config)?;
+    let (policy, problems) = load_policies(config);
     let core = Core::new(Parts {
         audit: Arc::new(AuditLog::open(audit_options(config, &signer, &trust))?),
         trust,
         collectives: config.collectives.clone(),
         classes: Classes::new(config.paths.classes.clone()),
-        policy: policy(config),
+        policy,
         registry: Arc::new(registry(config)?),
         data_sources: muster_rpcutil::data_sources(),
         seen: Seen::open(&state.join("seen"), clock.now())?,
@@ -191,6 +192,7 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         system,
         clock,
     });
+    core.health().set("policies", Level::Error, &problems);
     reload_facts(&core, &*host);
     Ok(Assembled {
         core: Arc::new(core),
@@ -227,24 +229,50 @@ fn possess(state: &Path) -> Result<File, AssembleError> {
 
 /// Collects facts and reads classes anew; what cannot be had keeps its last good value, and is told. Blocks.
 pub fn reload_facts(core: &Core, host: &dyn System) {
+    let mut problems = Vec::new();
     for problem in core.facts.reload(Machines {
         node: &*core.system,
         host,
     }) {
         tracing::warn!(%problem, "facts are incomplete");
+        problems.push(chain(&problem));
     }
-    if let Err(error) = core.classes.reload() {
+    core.health().set("facts", Level::Warning, &problems);
+    let read = core.classes.reload();
+    if let Err(error) = &read {
         tracing::warn!(%error, "classes were not read");
     }
+    let problems: Vec<String> = read.err().iter().map(|error| chain(error)).collect();
+    core.health().set("classes", Level::Warning, &problems);
 }
 
-/// Reads the policies; what is wrong with them is told, and denies.
-pub fn policy(config: &Config) -> PolicySet {
+/// Reads the policies anew; what is wrong with them is told, and denies.
+pub fn reload_policies(core: &Core, config: &Config) {
+    let (policy, problems) = load_policies(config);
+    core.set_policy(policy);
+    core.health().set("policies", Level::Error, &problems);
+}
+
+fn load_policies(config: &Config) -> (PolicySet, Vec<String>) {
     let (policy, problems) = PolicySet::load(&config.paths.policies, config.policy.default);
-    for problem in problems {
+    for problem in &problems {
         tracing::error!(%problem, "a policy is refused as a whole");
     }
-    policy
+    (
+        policy,
+        problems.iter().map(|problem| chain(problem)).collect(),
+    )
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }
 
 fn audit_options(config: &Config, signer: &Signer, trust: &Trust) -> audit::Options {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use muster_api::system::System;
-use muster_api::{AgentInfo, AgentProblem, DataSource, Node, RunningRequest, Stats};
+use muster_api::{AgentInfo, AgentProblem, DataSource, Finding, Node, RunningRequest, Stats};
 use muster_ddl::Ddl;
 use muster_host::{Registry, Running};
 use muster_wire::Millis;
@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::facts::FactStore;
+use crate::health::{self, Health};
 use crate::lookup::Gate;
 use crate::policy::PolicySet;
 use crate::seen::Seen;
@@ -105,6 +106,7 @@ pub struct Core {
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) counters: Counters,
     pub(crate) running: Running,
+    pub(crate) health: Health,
     pub(crate) skew: Millis,
     pub(crate) clock: Clock,
     started: Millis,
@@ -134,6 +136,7 @@ impl Core {
             audit: parts.audit,
             counters: Counters::default(),
             running: Running::default(),
+            health: Health::default(),
             skew: parts.skew,
             clock: parts.clock,
             config: parts.config,
@@ -163,6 +166,11 @@ impl Core {
         self.tokens.clear();
         self.audit.account_changed(account_token);
         Ok(())
+    }
+
+    /// What loading left behind.
+    pub fn health(&self) -> &Health {
+        &self.health
     }
 
     /// Replaces the policies.
@@ -287,5 +295,9 @@ impl Node for Core {
 
     fn stats(&self) -> Stats {
         self.counted()
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        health::findings(self, self.config.as_ref())
     }
 }

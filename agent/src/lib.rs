@@ -17,6 +17,7 @@ pub mod counters;
 pub mod daemon;
 pub mod external;
 pub mod facts;
+pub mod health;
 pub mod lifecycle;
 mod listing;
 pub mod lookup;

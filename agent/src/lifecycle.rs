@@ -161,7 +161,7 @@ impl Life {
         if ready {
             notify(&[NotifyState::Reloading]);
         }
-        self.core.set_policy(assemble::policy(&self.config));
+        assemble::reload_policies(&self.core, &self.config);
         self.collect().await;
         self.externals.look(Settle::Complete).await;
         if let Err(error) = self.core.reopen_audit() {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use muster_tests::command::program;
 use muster_tests::nats_server;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -99,22 +100,6 @@ impl Drop for Demo {
 }
 
 /// Beside the test's own binary; `make test` builds them before.
-pub(crate) fn program(name: &str) -> PathBuf {
-    let profile = std::env::current_exe()
-        .unwrap()
-        .ancestors()
-        .nth(2)
-        .unwrap()
-        .to_owned();
-    let path = profile.join(name);
-    assert!(
-        path.exists(),
-        "{} is missing: run `cargo build --bin rpc --bin rpcd`",
-        path.display()
-    );
-    path
-}
-
 pub(crate) fn told(output: &Output) -> String {
     format!(
         "{}{}",

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::World;
-use crate::demo::program;
+use muster_tests::command::program;
 
 fn helper() -> Helper {
     Helper {

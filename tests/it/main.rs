@@ -8,6 +8,7 @@ mod demo;
 mod discovery;
 mod docs;
 mod external;
+mod doctor;
 mod lifecycle;
 mod longrun;
 mod misbehaving;

@@ -9,6 +9,7 @@
     reason = "a harness fails loudly"
 )]
 
+pub mod command;
 pub mod fleet;
 pub mod nats_server;
 pub mod organisation;

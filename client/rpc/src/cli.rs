@@ -4,6 +4,7 @@ pub mod audit;
 pub mod broker;
 pub mod cancel;
 pub mod demo;
+pub mod doctor;
 pub mod facts;
 pub mod filter;
 pub mod filters;
@@ -132,6 +133,9 @@ pub enum Command {
     /// Take back a request that nodes still work on
     #[command(after_help = cancel::AFTER)]
     Cancel(cancel::Cancel),
+    /// Look at everything between a command and its answer, and say what is wrong
+    #[command(after_help = doctor::AFTER)]
+    Doctor(doctor::Doctor),
     /// Tell what filters mean
     #[command(subcommand)]
     Filter(filter::Filter),

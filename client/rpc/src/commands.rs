@@ -6,6 +6,7 @@ mod broker;
 mod cancel;
 mod context;
 pub mod demo;
+mod doctor;
 mod facts;
 mod filter;
 mod find;
@@ -38,6 +39,7 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Inventory(args) => inventory::run(args, cx).await,
         Command::Do(args) => request::run(*args, cx).await,
         Command::Cancel(args) => cancel::run(args, cx).await,
+        Command::Doctor(args) => doctor::run(args, cx).await,
         Command::Filter(command) => filter::run(&command, cx),
         Command::Plugin(command) => plugin::run(command, cx).await,
         Command::Audit(command) => audit::run(command, cx),

@@ -14,6 +14,7 @@ mod cli;
 mod clock;
 mod commands;
 mod diagnostics;
+mod doctor;
 mod environment;
 mod error;
 mod exit;

@@ -5,6 +5,7 @@
 pub mod audit;
 pub mod collectives;
 pub mod columns;
+pub mod doctor;
 pub mod event;
 pub mod facts;
 #[cfg(test)]

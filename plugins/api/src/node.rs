@@ -13,6 +13,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::data_source::DataSource;
+use crate::finding::Finding;
 
 /// The daemon, as a plugin sees it. Everything is a snapshot.
 pub trait Node: fmt::Debug + Send + Sync {
@@ -45,6 +46,8 @@ pub trait Node: fmt::Debug + Send + Sync {
     fn cancel(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)>;
     /// What the daemon has counted.
     fn stats(&self) -> Stats;
+    /// What is wrong with the daemon and its surroundings now; looks at disks, so it may block for a moment.
+    fn findings(&self) -> Vec<Finding>;
 }
 
 /// An agent's metadata.

@@ -19,6 +19,7 @@ use crate::action::Action;
 use crate::context::Context;
 use crate::data_source::DataSource;
 use crate::node::{AgentInfo, AgentProblem, Node, RunningRequest, Stats};
+use crate::finding::Finding;
 
 /// Everything in which an action's types and its DDL differ; empty when they are equal.
 ///
@@ -209,6 +210,8 @@ pub struct TestNode {
     pub stats: Stats,
     /// What is at work on it.
     pub running: Vec<RunningRequest>,
+    /// What is wrong with it.
+    pub findings: Vec<Finding>,
 }
 
 impl std::fmt::Debug for TestNode {
@@ -234,6 +237,7 @@ impl TestNode {
             config: Map::new(),
             stats: Stats::default(),
             running: Vec::new(),
+            findings: Vec::new(),
         })
     }
 
@@ -297,5 +301,8 @@ impl Node for TestNode {
     }
     fn stats(&self) -> Stats {
         self.stats.clone()
+    }
+    fn findings(&self) -> Vec<Finding> {
+        self.findings.clone()
     }
 }

@@ -32,6 +32,7 @@ pub fn agent() -> Result<Agent, AgentError> {
         .action(actions::Running)
         .action(actions::Cancel)
         .action(actions::CancelAny)
+        .action(actions::Diagnose)
         .build()
 }
 

@@ -49,6 +49,22 @@ impl Server {
     pub fn as_str(&self) -> &str {
         &self.url
     }
+
+    /// Whether it is spoken to over TLS.
+    pub fn is_tls(&self) -> bool {
+        self.tls
+    }
+
+    /// Its name or address, without the brackets of an IPv6 one, and its port.
+    pub(crate) fn host_and_port(&self, default: u16) -> (&str, u16) {
+        let authority = self.url.split_once("://").map_or("", |(_, rest)| rest);
+        let split = authority
+            .rsplit_once(':')
+            .filter(|(host, _)| !host.contains(':') || host.ends_with(']'))
+            .and_then(|(host, port)| Some((host, port.parse().ok()?)));
+        let (host, port) = split.unwrap_or((authority, default));
+        (host.trim_start_matches('[').trim_end_matches(']'), port)
+    }
 }
 
 fn is_loopback(authority: &str) -> bool {
@@ -236,6 +252,20 @@ mod tests {
                 matches!(refused, Err(BusError::PlainText { .. })),
                 "{text}: {refused:?}"
             );
+        }
+    }
+
+    #[test]
+    fn hosts_and_ports_are_told_apart() {
+        for (text, host, port) in [
+            ("broker", "broker", 4222),
+            ("broker:1", "broker", 1),
+            ("[::1]", "::1", 4222),
+            ("[::1]:1", "::1", 1),
+            ("::1", "::1", 4222),
+        ] {
+            let server = Server::parse(text, false).unwrap();
+            assert_eq!(server.host_and_port(4222), (host, port), "{text}");
         }
     }
 

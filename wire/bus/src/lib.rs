@@ -10,6 +10,7 @@ mod connect;
 mod connection;
 mod error;
 mod event;
+mod probe;
 mod reconnect;
 mod tls;
 
@@ -18,4 +19,5 @@ pub use connect::{Options, Secret, Server};
 pub use connection::{Bus, Message, Subscription};
 pub use error::BusError;
 pub use event::{Disturbance, Event, Mark};
+pub use probe::{Probe, ProbeFailure, probe};
 pub use reconnect::Backoff;

@@ -27,10 +27,20 @@ pub(crate) fn trusting(authority: &Path) -> Result<ClientConfig, BusError> {
     if roots.is_empty() {
         return Err(problem("it holds no certificate in PEM form".to_owned()));
     }
+    config(roots).map_err(|error| problem(error.to_string()))
+}
+
+/// A client configuration that trusts the authorities of the system's own store.
+pub(crate) fn system() -> Result<ClientConfig, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    config(roots)
+}
+
+fn config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
     // Named here, not installed for the whole process: a library has no business with global state.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| problem(error.to_string()))?;
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }

@@ -28,6 +28,7 @@ fn pages() {
         vec!["inventory"],
         vec!["do"],
         vec!["cancel"],
+        vec!["doctor"],
         vec!["filter", "explain"],
         vec!["audit", "verify"],
         vec!["audit", "show"],

@@ -1,0 +1,191 @@
+//! What is wrong with this daemon, for `rpc doctor` and whoever else asks: what loading left behind, and what a look at the disks,
+//! the credentials and the audit log shows now. It mends nothing, and decides nothing.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use muster_api::{AgentProblem, Finding, Level, Node as _};
+use muster_wire::Millis;
+use nix::sys::statvfs::statvfs;
+
+use crate::config::{Config, check_secret_file};
+use crate::core::Core;
+
+/// A disk with less of its space left, in hundredths, is told of.
+const SCARCE_PERCENT: u64 = 5;
+/// With less bytes left, what must be written soon cannot be.
+const FULL_BYTES: u64 = 16 * 1024 * 1024;
+/// Credentials that end sooner are told of, in milliseconds.
+const SOON: Millis = 7 * 24 * 60 * 60 * 1000;
+/// Findings of one check that are kept: a thousand broken files say no more than ten.
+const KEPT: usize = 10;
+
+/// The problems that loading left behind, by check; each load replaces those of the one before.
+#[derive(Debug, Default)]
+pub struct Health(Mutex<BTreeMap<&'static str, Vec<Finding>>>);
+
+impl Health {
+    /// Replaces what is known of one check.
+    pub fn set(&self, check: &'static str, level: Level, messages: &[String]) {
+        let finding = |message: &String| Finding {
+            check,
+            level,
+            message: message.clone(),
+        };
+        let mut findings: Vec<Finding> = messages.iter().take(KEPT).map(finding).collect();
+        if messages.len() > KEPT {
+            findings.push(finding(&format!("and {} more", messages.len() - KEPT)));
+        }
+        self.lock().insert(check, findings);
+    }
+
+    fn standing(&self) -> Vec<Finding> {
+        self.lock().values().flatten().cloned().collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, Vec<Finding>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Everything that is wrong now. Looks at disks; blocks.
+pub(crate) fn findings(core: &Core, config: Option<&Config>) -> Vec<Finding> {
+    let mut found = core.health.standing();
+    found.extend(audit(core.audit.lost()));
+    found.extend(own_token(core));
+    found.extend(core.agent_problems().iter().map(plugin));
+    if let Some(config) = config {
+        found.extend(secrets(config));
+        let audit = config.paths.audit.parent().unwrap_or(Path::new("/"));
+        found.extend(disk("state", &config.paths.state));
+        found.extend(disk("audit", audit));
+    }
+    found
+}
+
+fn audit(lost: u64) -> Option<Finding> {
+    (lost > 0).then(|| Finding {
+        check: "audit",
+        level: Level::Error,
+        message: format!("{lost} records of the audit log could not be written"),
+    })
+}
+
+/// An external agent that cannot be offered.
+fn plugin(problem: &AgentProblem) -> Finding {
+    Finding {
+        check: "plugins",
+        level: Level::Error,
+        message: format!("agent {}: {}", problem.agent, problem.problem),
+    }
+}
+
+/// Whether peers still believe us, and for how long.
+fn own_token(core: &Core) -> Option<Finding> {
+    let (now, trust) = (core.clock.now(), core.trust());
+    let finding = |level, message| {
+        Some(Finding {
+            check: "credentials",
+            level,
+            message,
+        })
+    };
+    match trust.verify_user(core.signer.token(), now) {
+        Err(error) => finding(
+            Level::Error,
+            format!("the node's own token is not believed: {error}"),
+        ),
+        Ok(own) => {
+            let left = own.expires?.saturating_sub(now);
+            let hours = left / 3_600_000;
+            (left < SOON)
+                .then(|| format!("the node's token ends in {hours} hours; issue a new one"))
+                .and_then(|message| finding(Level::Warning, message))
+        }
+    }
+}
+
+fn secrets(config: &Config) -> Option<Finding> {
+    let error = check_secret_file(&config.broker.credentials).err()?;
+    Some(Finding {
+        check: "credentials",
+        level: Level::Error,
+        message: error.to_string(),
+    })
+}
+
+/// How much room there is where something must be written.
+fn disk(what: &str, path: &Path) -> Option<Finding> {
+    let finding = |level, message| {
+        Some(Finding {
+            check: "disk",
+            level,
+            message,
+        })
+    };
+    let shown = path.display();
+    let seen = match statvfs(path) {
+        Ok(seen) => seen,
+        Err(error) => {
+            let message = format!("cannot look at the {what} directory {shown}: {error}");
+            return finding(Level::Error, message);
+        }
+    };
+    // The types of these numbers differ between architectures.
+    #[expect(
+        clippy::useless_conversion,
+        reason = "the types differ between architectures"
+    )]
+    let (free, blocks, size) = (
+        u64::from(seen.blocks_available()),
+        u64::from(seen.blocks()),
+        u64::from(seen.fragment_size()),
+    );
+    let (bytes, percent) = (
+        free.saturating_mul(size),
+        free.saturating_mul(100).checked_div(blocks).unwrap_or(100),
+    );
+    let left = bytes / (1024 * 1024);
+    let message = format!("{left} MiB ({percent} %) are left for the {what} directory {shown}");
+    match () {
+        () if bytes < FULL_BYTES => finding(Level::Error, message),
+        () if percent < SCARCE_PERCENT => finding(Level::Warning, message),
+        () => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use muster_api::Level;
+
+    use super::{Health, KEPT, disk};
+
+    #[test]
+    fn a_load_replaces_what_the_one_before_left() {
+        let health = Health::default();
+        let many: Vec<String> = (0..50).map(|number| format!("file {number}")).collect();
+        health.set("policies", Level::Error, &many);
+        health.set("facts", Level::Warning, &["facts.d/a: not JSON".to_owned()]);
+        let standing = health.standing();
+        assert_eq!(standing.len(), KEPT + 2);
+        assert!(
+            standing
+                .iter()
+                .any(|finding| finding.message == "and 40 more")
+        );
+        health.set("policies", Level::Error, &[]);
+        assert_eq!(health.standing().len(), 1);
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_told() {
+        let found = disk("state", Path::new("/no/such/directory")).unwrap();
+        assert_eq!((found.check, found.level), ("disk", Level::Error));
+        assert!(found.message.contains("/no/such/directory"));
+        let full = disk("state", Path::new("/proc")).unwrap();
+        assert_eq!(full.level, Level::Error);
+    }
+}

@@ -1,0 +1,287 @@
+//! Looks at one broker step by step: name, address, greeting, TLS. For diagnosis; nothing is asked of the broker, and no credentials are shown.
+//!
+//! [`Options::connect`](crate::Options::connect) does the same at once and says only that it failed.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::connect::Server;
+use crate::tls;
+
+/// The longest that each step may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest greeting that is read, in bytes; brokers send a few hundred.
+const GREETING_BYTES: u64 = 64 * 1024;
+/// What NATS' clients take when no port is given.
+const DEFAULT_PORT: u16 = 4222;
+
+/// How far the way to one broker goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// The addresses behind the name; one that is an address is its own.
+    pub addresses: Vec<SocketAddr>,
+    /// How long the name took.
+    pub resolving: Duration,
+    /// The address that answered, and how long it took to connect.
+    pub reached: Option<(SocketAddr, Duration)>,
+    /// The broker's version, as its greeting says.
+    pub version: Option<String>,
+    /// When the broker's certificate is void, in seconds since the epoch. Absent for plain text.
+    pub certificate_ends: Option<i64>,
+    /// The step that failed; later ones were not tried.
+    pub failure: Option<ProbeFailure>,
+}
+
+/// Which step failed, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProbeFailure {
+    /// The name cannot be resolved.
+    #[error("the name {host} cannot be resolved: {problem}")]
+    Name {
+        /// The name.
+        host: String,
+        /// The resolver's word.
+        problem: String,
+    },
+    /// None of the addresses takes a connection.
+    #[error("no address takes a connection: {problem}")]
+    Unreachable {
+        /// Each address with the system's word.
+        problem: String,
+    },
+    /// Whoever listens there is no NATS server.
+    #[error("whoever listens there does not greet as a NATS server does: {problem}")]
+    Greeting {
+        /// What came instead.
+        problem: String,
+    },
+    /// The authority's file cannot be used.
+    #[error("the certificate authority in {} cannot be used: {problem}", path.display())]
+    Authority {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
+    /// The certificate is not to be trusted, or no TLS is spoken.
+    #[error("TLS fails: {problem}")]
+    Tls {
+        /// Why.
+        problem: String,
+    },
+}
+
+/// The part of a broker's greeting that a diagnosis needs.
+#[derive(Debug, serde::Deserialize)]
+struct Info {
+    #[serde(default)]
+    version: String,
+}
+
+/// Looks at a broker. Takes 20 seconds at most.
+pub async fn probe(server: &Server, authority: Option<&Path>) -> Probe {
+    let mut seen = Probe {
+        addresses: Vec::new(),
+        resolving: Duration::ZERO,
+        reached: None,
+        version: None,
+        certificate_ends: None,
+        failure: None,
+    };
+    seen.failure = look(server, authority, &mut seen).await.err();
+    seen
+}
+
+async fn look(
+    server: &Server,
+    authority: Option<&Path>,
+    seen: &mut Probe,
+) -> Result<(), ProbeFailure> {
+    let (host, port) = server.host_and_port(DEFAULT_PORT);
+    seen.addresses = resolve(host, port, &mut seen.resolving).await?;
+    let (stream, address, after) = connect(&seen.addresses).await?;
+    seen.reached = Some((address, after));
+    let (stream, version) = greeting(stream).await?;
+    seen.version = Some(version);
+    if server.is_tls() {
+        seen.certificate_ends = handshake(stream, host, authority).await?;
+    }
+    Ok(())
+}
+
+async fn resolve(
+    host: &str,
+    port: u16,
+    took: &mut Duration,
+) -> Result<Vec<SocketAddr>, ProbeFailure> {
+    let begun = Instant::now();
+    let failed = |problem: String| ProbeFailure::Name {
+        host: host.to_owned(),
+        problem,
+    };
+    let found = tokio::time::timeout(PATIENCE, tokio::net::lookup_host((host, port))).await;
+    *took = begun.elapsed();
+    let found: Vec<SocketAddr> = found
+        .map_err(|_| failed(slow()))?
+        .map_err(|error| failed(error.to_string()))?
+        .collect();
+    if found.is_empty() {
+        return Err(failed("it has no address".to_owned()));
+    }
+    Ok(found)
+}
+
+async fn connect(
+    addresses: &[SocketAddr],
+) -> Result<(TcpStream, SocketAddr, Duration), ProbeFailure> {
+    let mut problems = Vec::new();
+    let ends = tokio::time::Instant::now() + PATIENCE;
+    for address in addresses {
+        let begun = Instant::now();
+        match tokio::time::timeout_at(ends, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok((stream, *address, begun.elapsed())),
+            Ok(Err(error)) => problems.push(format!("{address}: {error}")),
+            Err(_) => problems.push(format!("{address}: {}", slow())),
+        }
+    }
+    Err(ProbeFailure::Unreachable {
+        problem: problems.join("; "),
+    })
+}
+
+/// Reads the one line that a broker says by itself, in clear, before anything else.
+async fn greeting(stream: TcpStream) -> Result<(TcpStream, String), ProbeFailure> {
+    let failed = |problem: String| ProbeFailure::Greeting { problem };
+    let mut line = Vec::new();
+    let mut reader = BufReader::new(stream);
+    let mut limited = (&mut reader).take(GREETING_BYTES);
+    tokio::time::timeout(PATIENCE, limited.read_until(b'\n', &mut line))
+        .await
+        .map_err(|_| failed("nothing came".to_owned()))?
+        .map_err(|error| failed(error.to_string()))?;
+    let info: Info = line
+        .strip_prefix(b"INFO ")
+        .and_then(|json| serde_json::from_slice(json).ok())
+        .ok_or_else(|| {
+            let start: String = String::from_utf8_lossy(&line).chars().take(40).collect();
+            failed(format!("it begins with {start:?}"))
+        })?;
+    Ok((reader.into_inner(), info.version))
+}
+
+/// Shakes hands, and answers when the certificate ends.
+async fn handshake(
+    stream: TcpStream,
+    host: &str,
+    authority: Option<&Path>,
+) -> Result<Option<i64>, ProbeFailure> {
+    let config = match authority {
+        Some(path) => tls::trusting(path).map_err(|error| ProbeFailure::Authority {
+            path: path.to_owned(),
+            problem: error.to_string(),
+        })?,
+        None => tls::system().map_err(|error| ProbeFailure::Tls {
+            problem: error.to_string(),
+        })?,
+    };
+    let failed = |problem: String| ProbeFailure::Tls { problem };
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(error.to_string()))?;
+    let connector = TlsConnector::from(Arc::new(config));
+    let stream = tokio::time::timeout(PATIENCE, connector.connect(name, stream))
+        .await
+        .map_err(|_| failed(slow()))?
+        .map_err(|error| failed(error.to_string()))?;
+    let certificates = stream.get_ref().1.peer_certificates();
+    Ok(certificates
+        .and_then(<[CertificateDer<'_>]>::first)
+        .and_then(ends))
+}
+
+fn ends(certificate: &CertificateDer<'_>) -> Option<i64> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(certificate.validity().not_after.timestamp())
+}
+
+fn slow() -> String {
+    format!("no answer within {} s", PATIENCE.as_secs())
+}
+
+impl Probe {
+    /// Whole days until the broker's certificate ends; negative when it has ended.
+    pub fn certificate_days(&self) -> Option<i64> {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        Some(
+            self.certificate_ends?
+                .saturating_sub(now)
+                .div_euclid(86_400),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+
+    use super::{ProbeFailure, probe};
+    use crate::Server;
+
+    /// Somebody who says one thing to whoever comes.
+    async fn somebody(says: &'static [u8]) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("nats://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(says).await.unwrap();
+        });
+        Server::parse(&url, true).unwrap()
+    }
+
+    #[tokio::test]
+    async fn each_step_fails_by_its_own_name() {
+        let name = Server::parse("tls://no-such-host.invalid:4222", false).unwrap();
+        let seen = probe(&name, None).await;
+        assert!(matches!(seen.failure, Some(ProbeFailure::Name { .. })));
+
+        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let closed = Server::parse(&format!("nats://{address}"), true).unwrap();
+        let seen = probe(&closed, None).await;
+        assert_eq!(seen.addresses, [address]);
+        assert!(matches!(
+            seen.failure,
+            Some(ProbeFailure::Unreachable { .. })
+        ));
+
+        let other = somebody(b"SSH-2.0-OpenSSH_9.2\r\n").await;
+        let seen = probe(&other, None).await;
+        let failure = seen.failure.map(|failure| failure.to_string());
+        assert!(failure.unwrap().contains("SSH-2.0"));
+        assert!(seen.reached.is_some() && seen.version.is_none());
+
+        let endless = somebody(&[b'x'; 70_000]).await;
+        let seen = probe(&endless, None).await;
+        assert!(matches!(seen.failure, Some(ProbeFailure::Greeting { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_broker_in_clear_is_seen_through() {
+        let broker = somebody(b"INFO {\"version\":\"2.10.1\",\"proto\":1}\r\n").await;
+        let seen = probe(&broker, None).await;
+        assert_eq!(seen.failure, None);
+        assert_eq!(seen.version.as_deref(), Some("2.10.1"));
+        assert_eq!(seen.certificate_days(), None);
+    }
+}
