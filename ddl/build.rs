@@ -1,4 +1,4 @@
-//! Lists `agents/*.json` for `src/builtin.rs`, so that adding an agent is adding a file.
+//! Lists `agents/*.json` and `data/*.json` for `src/builtin.rs`, so that adding one is adding a file.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -7,10 +7,23 @@ use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     let root = env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?;
-    let agents = Path::new(&root).join("agents");
-    writeln!(io::stdout(), "cargo::rerun-if-changed={}", agents.display())?;
+    let target = env::var("OUT_DIR").map_err(io::Error::other)?;
+    for (directory, list) in [("agents", "builtin.rs"), ("data", "data.rs")] {
+        let source = listed(&Path::new(&root).join(directory))?;
+        fs::write(Path::new(&target).join(list), source)?;
+    }
+    Ok(())
+}
+
+/// Name and text of every document in a directory, as the source of a slice.
+fn listed(directory: &Path) -> io::Result<String> {
+    writeln!(
+        io::stdout(),
+        "cargo::rerun-if-changed={}",
+        directory.display()
+    )?;
     let mut paths = Vec::new();
-    for entry in fs::read_dir(&agents)? {
+    for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         if path
             .extension()
@@ -27,6 +40,5 @@ fn main() -> io::Result<()> {
         writeln!(source, "    ({name:?}, include_str!({path:?})),").map_err(io::Error::other)?;
     }
     source.push(']');
-    let target = env::var("OUT_DIR").map_err(io::Error::other)?;
-    fs::write(Path::new(&target).join("builtin.rs"), source)
+    Ok(source)
 }

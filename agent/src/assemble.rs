@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
-use muster_api::{Agent, AgentError, Level};
+use muster_api::{Agent, AgentError, Data, DataError, Level};
 use muster_bus::{BusError, Options, Secret, Server};
 use muster_host::external::{Helper, Shelf};
 use muster_host::{Limits, Registry, RegistryError};
@@ -112,6 +112,9 @@ pub enum AssembleError {
     /// An agent.
     #[error("an agent cannot be loaded")]
     Agent(#[from] AgentError),
+    /// A data source.
+    #[error("a data source cannot be offered")]
+    Data(#[from] DataError),
     /// A plugin's table in the configuration.
     #[error("the section [plugins.{plugin}] is wrong")]
     Plugin {
@@ -155,6 +158,7 @@ pub fn inspect(config: &Config) -> Result<(), AssembleError> {
     trust(config)?;
     registry(config)?;
     external_options(config)?;
+    data_sources()?;
     load_policies(config);
     Ok(())
 }
@@ -182,7 +186,7 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         classes: Classes::new(config.paths.classes.clone()),
         policy,
         registry: Arc::new(registry(config)?),
-        data_sources: muster_rpcutil::data_sources(),
+        data_sources: data_sources()?,
         seen: Seen::open(&state.join("seen"), clock.now())?,
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
         config: Some(config.clone()),
@@ -405,6 +409,19 @@ pub fn shelf(
         Helper::own().map_err(AssembleError::Own)?,
         config_file.to_owned(),
     ))
+}
+
+/// What the node can be asked for in filters and by `get_data`, sorted by name.
+pub fn data_sources() -> Result<Vec<Data>, DataError> {
+    let mut sources = [
+        muster_rpcutil::data_sources()?,
+        muster_package::data_sources()?,
+        muster_process::data_sources()?,
+        muster_service::data_sources()?,
+    ]
+    .concat();
+    sources.sort_by(|one, other| one.name().cmp(other.name()));
+    Ok(sources)
 }
 
 fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {

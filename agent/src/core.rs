@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use muster_api::system::System;
-use muster_api::{AgentInfo, AgentProblem, DataSource, Finding, Node, RunningRequest, Stats};
+use muster_api::{AgentInfo, AgentProblem, Data, Finding, Node, RunningRequest, Stats};
 use muster_ddl::Ddl;
 use muster_host::{Registry, Running};
 use muster_wire::Millis;
@@ -70,7 +70,7 @@ pub struct Parts {
     /// The agents.
     pub registry: Arc<Registry>,
     /// The data sources.
-    pub data_sources: Vec<Arc<dyn DataSource>>,
+    pub data_sources: Vec<Data>,
     /// The machine to act on.
     pub system: Arc<dyn System>,
     /// What was seen.
@@ -99,7 +99,7 @@ pub struct Core {
     pub(crate) policy: Shared<PolicySet>,
     pub(crate) registry: Shared<Registry>,
     agent_problems: Shared<Vec<AgentProblem>>,
-    pub(crate) data_sources: Vec<Arc<dyn DataSource>>,
+    pub(crate) data_sources: Vec<Data>,
     pub(crate) lookups: Gate,
     pub(crate) system: Arc<dyn System>,
     pub(crate) seen: Seen,
@@ -273,7 +273,7 @@ impl Node for Core {
         registry.agent(agent).map(|agent| Arc::clone(agent.ddl()))
     }
 
-    fn data_sources(&self) -> &[Arc<dyn DataSource>] {
+    fn data_sources(&self) -> &[Data] {
         &self.data_sources
     }
 

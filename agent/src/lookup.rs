@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::progress::Sink;
-use muster_api::{Context, DataSource, Node};
+use muster_api::{Context, Data, Node};
 use muster_wire::filter::{Filter, Found, Known, Lookup, Progress, Select, Truth};
 use muster_wire::identity::{Identity, Name};
 use muster_wire::request::Request;
@@ -27,8 +27,6 @@ use crate::core::Core;
 const DATA: &str = "data";
 /// How long one request may keep data sources busy, waiting for its turn included.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
-/// How long one answer may take.
-const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// Requests whose questions are asked at the same time.
 const RUNNING: usize = 8;
 /// Requests that wait for that, or are at it.
@@ -161,9 +159,9 @@ impl Lookups {
             .await
             .map_err(|_| "no turn in time")?
             .map_err(|error| error.to_string())?;
-        let deadline = self.until.min(Instant::now() + ANSWER_TIME);
+        let deadline = self.until.min(Instant::now() + source.ddl().timeout());
         let context = self.context(&lookup.source, deadline)?;
-        run(Arc::clone(source), context, lookup.query.clone(), turn).await
+        run(source.clone(), context, lookup.query.clone(), turn).await
     }
 
     fn context(&self, source: &str, deadline: Instant) -> Result<Context, String> {
@@ -225,7 +223,7 @@ impl Lookups {
 /// Asks in a task of its own, so that a source that panics or hangs costs its answer only. The turn is given back when
 /// the task is over, not when we stop waiting.
 async fn run(
-    source: Arc<dyn DataSource>,
+    source: Data,
     context: Context,
     query: Option<String>,
     turn: OwnedSemaphorePermit,

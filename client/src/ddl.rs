@@ -43,11 +43,7 @@ impl DdlStore {
             store.add(Path::new(name), text.as_bytes())?;
         }
         for path in directory.map_or_else(|| Ok(Vec::new()), json_files)? {
-            let bytes = std::fs::read(&path).map_err(|source| DdlStoreError::Read {
-                path: path.clone(),
-                source,
-            })?;
-            store.add(&path, &bytes)?;
+            store.add(&path, &read_file(&path)?)?;
         }
         Ok(store)
     }
@@ -82,7 +78,15 @@ impl DdlStore {
     }
 }
 
-fn json_files(directory: &Path) -> Result<Vec<PathBuf>, DdlStoreError> {
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, DdlStoreError> {
+    std::fs::read(path).map_err(|source| DdlStoreError::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The documents in a directory, sorted. A directory that does not exist has none.
+pub(crate) fn json_files(directory: &Path) -> Result<Vec<PathBuf>, DdlStoreError> {
     let failed = |source| DdlStoreError::Read {
         path: directory.to_owned(),
         source,

@@ -33,6 +33,7 @@ mod letter;
 mod limit;
 mod party;
 mod rollout;
+mod sources;
 mod stats;
 mod telling;
 
@@ -46,5 +47,6 @@ pub use letter::{Destination, Letter, letters};
 pub use limit::{Amount, AmountError, choose};
 pub use muster_bus::{Disturbance, Server};
 pub use rollout::{Rollout, Stop};
+pub use sources::DataStore;
 pub use stats::Stats;
 pub use telling::Tale;

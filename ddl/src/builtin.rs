@@ -1,4 +1,4 @@
-//! The DDLs of the agents that come with the product: the files of `agents/`, as text.
+//! The DDLs of the agents and data sources that come with the product: the files of `agents/` and `data/`, as text.
 //!
 //! `build.rs` lists them; the tests prove that each one is a valid DDL of the name it is kept by.
 
@@ -8,6 +8,17 @@ pub const BUILTIN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/builtin
 /// The document of the built-in agent `name`.
 pub fn builtin(name: &str) -> Option<&'static str> {
     BUILTIN
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, document)| *document)
+}
+
+/// Name and document of every built-in data source, sorted by name.
+pub const BUILTIN_DATA: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/data.rs"));
+
+/// The document of the built-in data source `name`.
+pub fn builtin_data(name: &str) -> Option<&'static str> {
+    BUILTIN_DATA
         .iter()
         .find(|(known, _)| *known == name)
         .map(|(_, document)| *document)

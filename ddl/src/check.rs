@@ -27,7 +27,7 @@ type Warnings = Vec<String>;
 
 pub(crate) fn ddl(document: Document, mut warnings: Warnings) -> Result<Ddl, DdlError> {
     let mut metadata = document.metadata;
-    check_metadata(&metadata)?;
+    self::metadata(&metadata)?;
     check_validations(&document.actions)?;
     let mut names = BTreeSet::new();
     let mut actions = Vec::with_capacity(document.actions.len());
@@ -53,7 +53,7 @@ pub(crate) fn ddl(document: Document, mut warnings: Warnings) -> Result<Ddl, Ddl
     })
 }
 
-fn check_metadata(metadata: &Metadata) -> Result<(), DdlError> {
+pub(crate) fn metadata(metadata: &Metadata) -> Result<(), DdlError> {
     subject_name("metadata", &metadata.name)?;
     if metadata.timeout == 0 || metadata.timeout > MAX_TIMEOUT {
         return Err(DdlError::Timeout {
@@ -187,7 +187,7 @@ fn inputs(
     checked.collect()
 }
 
-fn input(
+pub(crate) fn input(
     name: String,
     raw: DocumentInput,
     at: &str,
@@ -240,7 +240,7 @@ fn usable_default(
     }
 }
 
-fn outputs(
+pub(crate) fn outputs(
     raw: InOrder<DocumentOutput>,
     at: &str,
     warnings: &mut Warnings,

@@ -119,6 +119,14 @@ pub enum DdlError {
         /// The name as written, shortened.
         name: String,
     },
+    /// An example of a data source would be refused.
+    #[error("example {number} would be refused")]
+    DataExample {
+        /// Which one, from 1.
+        number: usize,
+        /// Why.
+        source: Box<QueryError>,
+    },
     /// The request of an example would be refused.
     #[error("{at}: the example's input would be refused")]
     ExampleInput {
@@ -137,6 +145,62 @@ pub enum DdlError {
         #[source]
         source: Box<OutputError>,
     },
+}
+
+/// Why a data source was not asked, or its answer was refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum QueryError {
+    /// It was asked for nothing, and needs to be.
+    #[error("{source_name} needs {prompt} as its query")]
+    Missing {
+        /// The data source.
+        source_name: String,
+        /// What its query is.
+        prompt: String,
+    },
+    /// It was asked for something, and takes no query.
+    #[error("{source_name} takes no query")]
+    Needless {
+        /// The data source.
+        source_name: String,
+    },
+    /// Its validation refuses the query.
+    #[error("the query {query:?} of {source_name} {violation}")]
+    Invalid {
+        /// The data source.
+        source_name: String,
+        /// The query, shortened.
+        query: String,
+        /// What the definition demands.
+        violation: Violation,
+    },
+    /// An output that the DDL does not declare.
+    #[error("{source_name} answered with {output:?}, which its ddl does not declare")]
+    Undeclared {
+        /// The data source.
+        source_name: String,
+        /// The name as answered, shortened.
+        output: String,
+    },
+    /// An output of the wrong type.
+    #[error("output `{output}` of {source_name} {violation}, and is {value}")]
+    Output {
+        /// The data source.
+        source_name: String,
+        /// The output.
+        output: String,
+        /// The value, shortened.
+        value: String,
+        /// What the definition demands.
+        violation: Violation,
+    },
+}
+
+impl QueryError {
+    /// Whether data is missing (status 3) rather than invalid (status 4).
+    pub const fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing { .. })
+    }
 }
 
 /// Why the inputs of a request were refused.

@@ -1,4 +1,4 @@
-//! What may be asked: the schemas (DDLs) of agents, and everything that follows from a schema
+//! What may be asked: the schemas (DDLs) of agents and data sources, and everything that follows from a schema
 //! alone: validation, coercion of command-line words, display rules, summaries and documentation.
 //!
 //! Pure functions of values. Reads no files, opens no connections, runs no agents.
@@ -9,6 +9,7 @@ pub mod aggregate;
 mod builtin;
 mod check;
 mod coerce;
+mod data;
 mod display;
 pub mod doc;
 mod error;
@@ -19,9 +20,10 @@ mod schema;
 pub mod validate;
 mod value_type;
 
-pub use builtin::{BUILTIN, builtin};
+pub use builtin::{BUILTIN, BUILTIN_DATA, builtin, builtin_data};
+pub use data::{DataDdl, DataExample};
 pub use display::{DisplayMode, DisplayOverride, UnknownOverride};
-pub use error::{DdlError, InputError, OutputError};
+pub use error::{DdlError, InputError, OutputError, QueryError};
 pub use parse::MAX_DDL_BYTES;
 pub use schema::{Action, Aggregate, Capabilities, Ddl, Example, Input, Metadata, Output};
 pub use validate::Violation;

@@ -20,21 +20,29 @@ pub const MAX_DDL_BYTES: usize = 256 * 1024;
 impl Ddl {
     /// Reads and checks a DDL document. Unknown keys are tolerated, see [`Ddl::warnings`].
     pub fn from_slice(bytes: &[u8]) -> Result<Self, DdlError> {
-        if bytes.len() > MAX_DDL_BYTES {
-            return Err(DdlError::TooLarge {
-                size: bytes.len(),
-                limit: MAX_DDL_BYTES,
-            });
-        }
-        let mut warnings = Vec::new();
-        let mut json = serde_json::Deserializer::from_slice(bytes);
-        let document = serde_ignored::deserialize(&mut json, |path| {
-            warnings.push(format!("unknown key `{path}` is ignored"));
-        })
-        .map_err(DdlError::Json)?;
-        json.end().map_err(DdlError::Json)?;
+        let (document, warnings) = read(bytes)?;
         check::ddl(document, warnings)
     }
+}
+
+/// A document and what is odd about it.
+pub(crate) fn read<'de, T: Deserialize<'de>>(
+    bytes: &'de [u8],
+) -> Result<(T, Vec<String>), DdlError> {
+    if bytes.len() > MAX_DDL_BYTES {
+        return Err(DdlError::TooLarge {
+            size: bytes.len(),
+            limit: MAX_DDL_BYTES,
+        });
+    }
+    let mut warnings = Vec::new();
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let document = serde_ignored::deserialize(&mut json, |path| {
+        warnings.push(format!("unknown key `{path}` is ignored"));
+    })
+    .map_err(DdlError::Json)?;
+    json.end().map_err(DdlError::Json)?;
+    Ok((document, warnings))
 }
 
 #[derive(serde::Deserialize)]

@@ -14,5 +14,6 @@ mod longrun;
 mod misbehaving;
 mod resources;
 mod shaping;
+mod sources;
 mod statuses;
 mod trust;

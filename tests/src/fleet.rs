@@ -13,8 +13,8 @@ use muster_agent::daemon::Daemon;
 use muster_agent::facts::{FactStore, Sources};
 use muster_agent::policy::PolicySet;
 use muster_agent::seen::Seen;
-use muster_api::Agent;
 use muster_api::system::real::RealSystem;
+use muster_api::{Agent, Data};
 use muster_host::{Limits, Registry};
 use muster_wire::sign::Signer;
 use serde_json::Value;
@@ -38,6 +38,8 @@ pub struct Blueprint {
     pub policies: Vec<(String, String)>,
     /// Its agents, besides those that come with the product.
     pub agents: Vec<Agent>,
+    /// Its data sources, besides those that come with the product.
+    pub data: Vec<Data>,
     /// Limits of every agent.
     pub limits: Limits,
     /// Its clock.
@@ -58,6 +60,7 @@ impl Blueprint {
                 "policy default allow\n".to_owned(),
             )],
             agents: Vec::new(),
+            data: Vec::new(),
             limits: Limits::default(),
             clock: Clock::system(),
             puppetral: serde_json::json!({"deny_types": []}),
@@ -174,6 +177,8 @@ fn build(directory: &Path, organisation: &Organisation, blueprint: Blueprint) ->
     for agent in agents {
         registry.add(agent, blueprint.limits).unwrap();
     }
+    let mut data_sources = assemble::data_sources().unwrap();
+    data_sources.extend(blueprint.data);
     let now = blueprint.clock.now();
     let (policy, problems) =
         PolicySet::load(&path("policies"), muster_agent::config::Verdict::Deny);
@@ -197,7 +202,7 @@ fn build(directory: &Path, organisation: &Organisation, blueprint: Blueprint) ->
         classes: Classes::new(path("classes.txt")),
         policy,
         registry: Arc::new(registry),
-        data_sources: muster_rpcutil::data_sources(),
+        data_sources,
         system: Arc::new(RealSystem::new(path("root"))),
         seen: Seen::open(&path("seen"), now).unwrap(),
         audit: Arc::new(AuditLog::open(audit).unwrap()),

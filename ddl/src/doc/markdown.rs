@@ -93,7 +93,7 @@ fn shown(label: &str, value: &str) -> String {
 }
 
 /// Text on one line with everything escaped that Markdown or HTML would take for markup.
-fn prose(text: &str) -> String {
+pub(super) fn prose(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in printable(text).chars() {
         match character {
@@ -109,7 +109,7 @@ fn prose(text: &str) -> String {
 }
 
 /// A code span, with a fence longer than any run of backticks in the text.
-fn code(text: &str) -> String {
+pub(super) fn code(text: &str) -> String {
     let text = printable(text).replace('\n', " ");
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
@@ -118,7 +118,7 @@ fn code(text: &str) -> String {
 }
 
 /// A block of code without a fence, which the text could close.
-fn indented_code(lines: &[String]) -> String {
+pub(super) fn indented_code(lines: &[String]) -> String {
     let indented = lines
         .iter()
         .map(|line| "    ".to_owned() + &printable(line).replace('\n', " "));

@@ -2,6 +2,7 @@
 //!
 //! This file gathers what there is to say; `text` and `markdown` decide how it looks.
 
+mod data;
 mod markdown;
 mod text;
 
@@ -9,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::schema::{Action, Ddl, Input, Metadata, Output};
 
+pub use data::data_markdown;
 pub use markdown::markdown;
 pub use text::text;
 

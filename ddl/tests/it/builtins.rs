@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{env, fs};
 
-use muster_ddl::{BUILTIN, Ddl, builtin, doc};
+use muster_ddl::{BUILTIN, BUILTIN_DATA, DataDdl, Ddl, builtin, builtin_data, doc};
 use serde_json::{Value, json};
 
 use crate::support::{object, packages};
@@ -42,6 +42,59 @@ fn every_built_in_ddl_is_valid_complete_and_named_by_its_file() {
         }
     }
     assert!(builtin("nothing").is_none());
+}
+
+#[test]
+fn every_built_in_data_source_is_valid_complete_and_in_the_reference() {
+    assert!(BUILTIN_DATA.is_sorted_by_key(|(name, _)| *name));
+    let mut sources = Vec::new();
+    for (name, document) in BUILTIN_DATA {
+        let ddl = DataDdl::from_slice(document.as_bytes()).unwrap();
+        assert_eq!(ddl.name(), *name);
+        assert!(ddl.warnings().is_empty(), "{name}: {:?}", ddl.warnings());
+        assert!(!ddl.outputs().is_empty() && !ddl.examples().is_empty());
+        let described = ddl
+            .outputs()
+            .iter()
+            .all(|output| !output.description.is_empty());
+        assert!(
+            described && !ddl.metadata().description.is_empty(),
+            "{name}"
+        );
+        sources.push(ddl);
+    }
+    golden(
+        "../../../docs/reference/data.md",
+        &doc::data_markdown(&sources),
+    );
+}
+
+#[test]
+fn a_data_source_is_asked_and_answers_as_declared() {
+    let fstat = DataDdl::from_slice(builtin_data("fstat").unwrap().as_bytes()).unwrap();
+    for (query, wrong) in [
+        (Some("/etc/hosts"), ""),
+        (None, "needs an absolute path as its query"),
+        (Some(""), "needs an absolute path as its query"),
+        (Some("etc/hosts"), "must match"),
+    ] {
+        let told = fstat
+            .check_query(query)
+            .map_or_else(|error| error.to_string(), |()| String::new());
+        assert!(
+            told.contains(wrong) && told.is_empty() == wrong.is_empty(),
+            "{told}"
+        );
+    }
+    let puppet = DataDdl::from_slice(builtin_data("puppet").unwrap().as_bytes()).unwrap();
+    assert!(puppet.check_query(None).is_ok() && puppet.check_query(Some("x")).is_err());
+    let answer = fstat
+        .check_answer(object(json!({"present": true, "size": 5})))
+        .unwrap();
+    assert_eq!((&answer["size"], &answer["md5"]), (&json!(5), &Value::Null));
+    for wrong in [json!({"weather": 1}), json!({"size": "large"})] {
+        assert!(fstat.check_answer(object(wrong)).is_err());
+    }
 }
 
 #[test]

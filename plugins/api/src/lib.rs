@@ -48,7 +48,7 @@ pub mod testing;
 pub use action::{Action, Answer, Handler};
 pub use agent::{Agent, AgentBuilder, AgentError};
 pub use context::Context;
-pub use data_source::DataSource;
+pub use data_source::{Data, DataError, DataSource};
 pub use error::ActionError;
 pub use finding::{Finding, Level};
 pub use muster_ddl as ddl;

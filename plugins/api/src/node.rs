@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::data_source::DataSource;
+use crate::data_source::Data;
 use crate::finding::Finding;
 
 /// The daemon, as a plugin sees it. Everything is a snapshot.
@@ -34,7 +34,7 @@ pub trait Node: fmt::Debug + Send + Sync {
     /// The DDL of an agent that it offers.
     fn ddl(&self, agent: &str) -> Option<Arc<Ddl>>;
     /// The data sources that it offers.
-    fn data_sources(&self) -> &[Arc<dyn DataSource>];
+    fn data_sources(&self) -> &[Data];
     /// One value of its configuration, by dotted name.
     fn config_item(&self, name: &str) -> Option<Value>;
     /// The file that the configuration was read from.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_ddl::{Ddl, ValueType};
+use muster_ddl::{DataDdl, Ddl, ValueType, builtin_data};
 use muster_system::System;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::state::Facts;
@@ -17,9 +17,9 @@ use uuid::Uuid;
 
 use crate::action::Action;
 use crate::context::Context;
-use crate::data_source::DataSource;
-use crate::node::{AgentInfo, AgentProblem, Node, RunningRequest, Stats};
+use crate::data_source::{Data, DataSource};
 use crate::finding::Finding;
+use crate::node::{AgentInfo, AgentProblem, Node, RunningRequest, Stats};
 
 /// Everything in which an action's types and its DDL differ; empty when they are equal.
 ///
@@ -62,6 +62,36 @@ where
     }
     for example in action.examples() {
         check_example::<A>(action, &example.input, &example.output, &mut found);
+    }
+    found
+}
+
+/// Everything in which a data source's type and its built-in DDL differ; empty when they are equal.
+pub fn data_differences<S>() -> Vec<String>
+where
+    S: DataSource,
+    S::Output: JsonSchema + serde::de::DeserializeOwned,
+{
+    let text = builtin_data(S::NAME).unwrap_or_default();
+    let ddl = match DataDdl::from_slice(text.as_bytes()) {
+        Ok(ddl) => ddl,
+        Err(error) => return vec![format!("the DDL of {}: {error}", S::NAME)],
+    };
+    let mut found = Vec::new();
+    let declared: Vec<_> = ddl
+        .outputs()
+        .iter()
+        .map(|output| (output.name.as_str(), output.value_type))
+        .collect();
+    Shape::of::<S::Output>().compare("output", &declared, false, &mut found);
+    if ddl.examples().is_empty() {
+        found.push(format!("{} has no example", S::NAME));
+    }
+    for example in ddl.examples() {
+        let output = ddl.check_answer(example.output.clone()).unwrap_or_default();
+        if let Err(error) = serde_json::from_value::<S::Output>(Value::Object(output)) {
+            found.push(format!("example output does not fit the type: {error}"));
+        }
     }
     found
 }
@@ -203,7 +233,7 @@ pub struct TestNode {
     /// Its agents that cannot be used.
     pub agent_problems: Vec<AgentProblem>,
     /// Its data sources.
-    pub data_sources: Vec<Arc<dyn DataSource>>,
+    pub data_sources: Vec<Data>,
     /// Its configuration, by dotted name.
     pub config: Map<String, Value>,
     /// Its counters.
@@ -280,7 +310,7 @@ impl Node for TestNode {
     fn agent_problems(&self) -> Vec<AgentProblem> {
         self.agent_problems.clone()
     }
-    fn data_sources(&self) -> &[Arc<dyn DataSource>] {
+    fn data_sources(&self) -> &[Data] {
         &self.data_sources
     }
     fn config_item(&self, name: &str) -> Option<Value> {

@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 mod actions;
+mod data;
 mod package;
 mod queue;
 #[cfg(test)]
@@ -13,7 +14,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, ddl};
+use muster_api::{Agent, AgentError, Data, DataError, ddl};
 
 /// The agent, with every action that its DDL declares.
 pub fn agent() -> Result<Agent, AgentError> {
@@ -28,4 +29,9 @@ pub fn agent() -> Result<Agent, AgentError> {
         .action(actions::Checkupdates)
         .action(actions::Refresh(queue))
         .build()
+}
+
+/// The data source `package`.
+pub fn data_sources() -> Result<Vec<Data>, DataError> {
+    Ok(vec![Data::builtin(data::PackageData)?])
 }

@@ -347,3 +347,9 @@ fn a_version_is_a_version_and_no_word_of_the_engine() {
         ));
     }
 }
+
+#[test]
+fn the_data_sources_types_names_and_examples_equal_its_ddl() {
+    let found = muster_api::testing::data_differences::<crate::data::PackageData>();
+    assert_eq!(found, Vec::<String>::new());
+}

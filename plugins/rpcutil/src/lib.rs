@@ -11,9 +11,7 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
-use muster_api::{Agent, AgentError, DataSource, ddl};
+use muster_api::{Agent, AgentError, Data, DataError, ddl};
 
 /// The agent, with every action that its DDL declares.
 pub fn agent() -> Result<Agent, AgentError> {
@@ -37,13 +35,14 @@ pub fn agent() -> Result<Agent, AgentError> {
 }
 
 /// The data sources that every node offers, sorted by name.
-pub fn data_sources() -> Vec<Arc<dyn DataSource>> {
-    vec![
-        Arc::new(data::Agent),
-        Arc::new(data::Class),
-        Arc::new(data::Collective),
-        Arc::new(data::ConfigItem),
-        Arc::new(data::Fact),
-        Arc::new(data::Fstat),
-    ]
+pub fn data_sources() -> Result<Vec<Data>, DataError> {
+    Ok(vec![
+        Data::builtin(data::Agent)?,
+        Data::builtin(data::Class)?,
+        Data::builtin(data::Collective)?,
+        Data::builtin(data::ConfigItem)?,
+        Data::builtin(data::Fact)?,
+        Data::builtin(data::Fstat)?,
+        Data::builtin(data::Puppet)?,
+    ])
 }

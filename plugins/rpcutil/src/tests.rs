@@ -8,13 +8,14 @@ use muster_api::ddl::{Ddl, REDACTED, builtin};
 use muster_api::system::fake::FakeSystem;
 use muster_api::system::real::RealSystem;
 use muster_api::system::{Attributes, System};
-use muster_api::testing::{TestNode, differences};
+use muster_api::testing::{TestNode, data_differences, differences};
 use muster_api::wire::identity::Name;
 use muster_api::wire::state::Facts;
 use muster_api::wire::status::Status;
 use muster_api::{ActionError, AgentInfo, AgentProblem, Stats};
 use serde_json::{Map, Value, json};
 
+use crate::data as sources;
 use crate::{actions, agent, data_sources};
 
 fn info(name: &str) -> AgentInfo {
@@ -46,7 +47,7 @@ fn node() -> TestNode {
     node.facts = Arc::new(Facts::from_value(facts).unwrap());
     node.classes = ["mysql::master".to_owned()].into();
     node.agents = vec![info("rpcutil"), info("puppetral")];
-    node.data_sources = data_sources();
+    node.data_sources = data_sources().unwrap();
     node.config = config.as_object().cloned().unwrap();
     node.stats = Stats {
         total: 9,
@@ -110,6 +111,145 @@ fn types_names_and_examples_equal_the_ddl() {
     assert_eq!(found, Vec::<String>::new());
 }
 
+#[test]
+fn data_sources_types_names_and_examples_equal_their_ddls() {
+    let found: Vec<String> = [
+        data_differences::<sources::Agent>(),
+        data_differences::<sources::Class>(),
+        data_differences::<sources::Collective>(),
+        data_differences::<sources::ConfigItem>(),
+        data_differences::<sources::Fact>(),
+        data_differences::<sources::Fstat>(),
+        data_differences::<sources::Puppet>(),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn puppet_is_told_from_the_files_that_it_leaves() {
+    let system = FakeSystem::new();
+    let shared: Arc<dyn System> = Arc::new(system.clone());
+    let input = json!({"source": "puppet"});
+    let none = ask_on(Arc::clone(&shared), "get_data", input.clone()).await;
+    assert_eq!(none.unwrap_err().status, Status::Failed);
+
+    system.dir("/var/cache/puppet/state");
+    let idle = data(&shared, "puppet", "").await;
+    let told = |values: &Map<String, Value>, names: &[&str]| -> Vec<Value> {
+        names.iter().map(|name| values[*name].clone()).collect()
+    };
+    let state = [
+        "enabled",
+        "applying",
+        "daemon_present",
+        "idling",
+        "status",
+        "lastrun",
+        "failed",
+    ];
+    assert_eq!(
+        told(&idle, &state),
+        [
+            json!(true),
+            json!(false),
+            json!(false),
+            json!(false),
+            json!("stopped"),
+            Value::Null,
+            Value::Null
+        ]
+    );
+
+    // A lock that nobody holds is none; a Ruby that is no Puppet does not hold it either.
+    system.file("/var/cache/puppet/state/agent_catalog_run.lock", "4711");
+    assert_eq!(data(&shared, "puppet", "").await["applying"], json!(false));
+    system.file("/proc/4711/comm", "ruby\n");
+    system.file("/proc/4711/cmdline", "ruby\0irb\0");
+    assert_eq!(data(&shared, "puppet", "").await["applying"], json!(false));
+    system.file(
+        "/proc/4711/cmdline",
+        "/usr/bin/ruby\0/usr/bin/puppet\0agent\0",
+    );
+    system.file("/run/puppet/agent.pid", "12\n");
+    system.file("/proc/12/comm", "puppet\n");
+    let busy = data(&shared, "puppet", "").await;
+    assert_eq!(
+        told(&busy, &state[..5]),
+        [
+            json!(true),
+            json!(true),
+            json!(true),
+            json!(false),
+            json!("applying a catalog")
+        ]
+    );
+
+    system.file(
+        "/var/cache/puppet/state/agent_disabled.lock",
+        "{\"disabled_message\":\"hand hacking\"}",
+    );
+    let summary = "---\nversion:\n  config: 1699999990\n  puppet: 7.23.0\nresources:\n  changed: 2\n  \
+        corrective_change: 1\n  failed: 0\n  failed_to_restart: 0\n  out_of_sync: 3\n  total: 120\ntime:\n  \
+        config_retrieval: 0.5\n  total: 12.5\n  last_run: 1699999400\nchanges:\n  total: 2\nevents:\n  failure: 0\n  total: 2\n";
+    system.file("/var/cache/puppet/public/last_run_summary.yaml", summary);
+    let off = data(&shared, "puppet", "").await;
+    assert_eq!(
+        told(
+            &off,
+            &[
+                "enabled",
+                "disable_message",
+                "status",
+                "lastrun",
+                "since_lastrun",
+                "failed"
+            ]
+        ),
+        [
+            json!(false),
+            json!("hand hacking"),
+            json!("disabled"),
+            json!(1_699_999_400),
+            json!(600),
+            json!(false)
+        ]
+    );
+    assert_eq!(
+        told(
+            &off,
+            &[
+                "total_resources",
+                "changed_resources",
+                "corrected_resources",
+                "config_version",
+                "total_time"
+            ]
+        ),
+        [
+            json!(120),
+            json!(2),
+            json!(1),
+            json!("1699999990"),
+            json!(12.5)
+        ]
+    );
+    // A run without a catalog counts no failure; an old or torn summary is no summary.
+    let failed = "---\nversion:\n  config:\n  puppet: 7.23.0\nresources:\n  failed: 0\n  total: 0\ntime:\n  last_run: 1\n";
+    for (text, failed) in [
+        (failed, json!(true)),
+        ("false", Value::Null),
+        ("--- [", Value::Null),
+    ] {
+        system.file("/var/cache/puppet/public/last_run_summary.yaml", text);
+        assert_eq!(
+            data(&shared, "puppet", "").await["failed"],
+            failed,
+            "{text}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn ping_tells_the_nodes_clock() {
     let system = FakeSystem::new();
@@ -128,7 +268,7 @@ async fn inventory_tells_everything() {
         "version": env!("CARGO_PKG_VERSION"),
         "main_collective": "main",
         "collectives": ["main", "eu"],
-        "data_plugins": ["agent", "class", "collective", "config_item", "fact", "fstat"],
+        "data_plugins": ["agent", "class", "collective", "config_item", "fact", "fstat", "puppet"],
         "agent_problems": [],
     });
     assert_eq!(answer, expected);
@@ -314,6 +454,7 @@ async fn fstat_tells_what_is_at_a_path() {
         (&json!(true), &json!("present"), &json!("file"))
     );
     assert_eq!((&file["size"], &file["mode"]), (&json!(5), &json!("0640")));
+    assert_eq!(file["md5"], json!("5d41402abc4b2a76b9719d911017c592"));
     let sum = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
     assert_eq!(file["sha256"], json!(sum));
     assert!(

@@ -6,11 +6,12 @@
 #![warn(missing_docs)]
 
 mod actions;
+mod data;
 mod service;
 #[cfg(test)]
 mod tests;
 
-use muster_api::{Agent, AgentError, ddl};
+use muster_api::{Agent, AgentError, Data, DataError, ddl};
 
 /// The agent, with every action that its DDL declares.
 pub fn agent() -> Result<Agent, AgentError> {
@@ -21,4 +22,9 @@ pub fn agent() -> Result<Agent, AgentError> {
         .action(actions::Stop)
         .action(actions::Restart)
         .build()
+}
+
+/// The data source `service`.
+pub fn data_sources() -> Result<Vec<Data>, DataError> {
+    Ok(vec![Data::builtin(data::ServiceData)?])
 }

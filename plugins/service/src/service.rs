@@ -5,7 +5,7 @@ use std::sync::Arc;
 use muster_api::system::System;
 use muster_api::system::command::Cancel;
 use muster_api::{ActionError, Context};
-use muster_engine::providers::service::{Action, choose};
+use muster_engine::providers::service::{Action, Service as Found, choose};
 use muster_engine::resource::Resource;
 use muster_engine::{Cx, Engine, EngineError};
 use serde::{Deserialize, Serialize};
@@ -79,11 +79,17 @@ impl Service {
         })
     }
 
+    /// What is known about it, if anything is.
+    pub(crate) fn look(&self) -> Result<Found, EngineError> {
+        let resource = self.resource(None)?;
+        let cx = self.cx();
+        choose(&cx, &resource)?.query(&cx, &resource)
+    }
+
     /// Whether it runs.
     pub(crate) fn state(&self) -> Result<State, EngineError> {
         let resource = self.resource(None)?;
-        let cx = self.cx();
-        let found = choose(&cx, &resource)?.query(&cx, &resource)?;
+        let found = self.look()?;
         Ok(if found.known(&resource)?.running {
             State::Running
         } else {

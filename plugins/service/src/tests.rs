@@ -222,3 +222,43 @@ async fn what_is_no_name_of_a_service_is_refused() {
     let error = machine.ask("status", "..").await.unwrap_err();
     assert_eq!(error.status, Status::InvalidData, "{error:?}");
 }
+
+#[test]
+fn the_data_sources_types_names_and_examples_equal_its_ddl() {
+    let found = muster_api::testing::data_differences::<crate::data::ServiceData>();
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_data_source_tells_what_is_known_of_a_service() {
+    let node = muster_api::testing::TestNode::named("dev1").unwrap();
+    let source = crate::data_sources().unwrap().remove(0);
+    for (load, active, expected) in [
+        (
+            "loaded",
+            "active",
+            serde_json::json!({"present": true, "running": true, "status": "running", "enabled": true}),
+        ),
+        (
+            "loaded",
+            "inactive",
+            serde_json::json!({"present": true, "running": false, "status": "stopped", "enabled": true}),
+        ),
+        (
+            "not-found",
+            "inactive",
+            serde_json::json!({"present": false, "running": false, "status": "absent", "enabled": null}),
+        ),
+    ] {
+        let (system, _) = with_systemd(load, active);
+        let cx = node
+            .context("data", "service", std::sync::Arc::new(system))
+            .unwrap();
+        let found = source.query(&cx, Some("httpd")).await.unwrap();
+        assert_eq!(
+            serde_json::Value::Object(found),
+            expected,
+            "{load} {active}"
+        );
+    }
+}

@@ -56,7 +56,7 @@ impl Fleet {
         let servers = servers
             .collect::<Result<_, _>>()
             .map_err(ClientError::from)?;
-        let window = window(settings, target.listen);
+        let window = window(settings, target);
         let client = Client::connect(muster_client::Settings {
             servers,
             authority: settings.ca.clone(),
@@ -164,16 +164,24 @@ impl Fleet {
     }
 }
 
+/// Silence ends it this long after the last answer, at least, when nodes must ask data sources first.
+const ASKING_QUIET: Duration = Duration::from_secs(2);
+
 /// Whoever says how long to listen is taken at their word; otherwise silence ends it.
-fn window(settings: &Settings, listen: Option<Duration>) -> Window {
-    match listen {
+fn window(settings: &Settings, target: &Target) -> Window {
+    let quiet = settings.discovery_window.unwrap_or(Window::default().quiet);
+    match target.listen {
         Some(listen) => Window {
             most: listen,
             quiet: listen,
         },
+        None if target.patience > Duration::ZERO => Window {
+            most: settings.discovery_timeout + target.patience,
+            quiet: quiet.max(ASKING_QUIET),
+        },
         None => Window {
             most: settings.discovery_timeout,
-            quiet: settings.discovery_window.unwrap_or(Window::default().quiet),
+            quiet,
         },
     }
 }

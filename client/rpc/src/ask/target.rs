@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use muster_client::discovery::{Kind, Options};
-use muster_client::{Source, Wanted};
+use muster_client::{DataStore, Source, Wanted};
 use muster_ddl::Action;
-use muster_wire::filter::{Filter, FilterError, Sources};
+use muster_wire::filter::{Filter, FilterError};
 use muster_wire::identity::Name;
 
 use super::error::AskError;
@@ -30,18 +30,15 @@ pub struct Target {
     pub collective: Option<Name>,
     /// Listen exactly this long for nodes.
     pub listen: Option<Duration>,
+    /// How much longer nodes may take, for the data sources that they must ask.
+    pub patience: Duration,
 }
 
 type With = fn(Filter, &str) -> Result<Filter, FilterError>;
 
-/// No data source can be asked yet: it would match nowhere.
-fn with_select(filter: Filter, text: &str) -> Result<Filter, FilterError> {
-    filter.with_declared_select(text, &Sources::default())
-}
-
 impl Target {
-    /// Reads the flags.
-    pub fn read(flags: &Filters) -> Result<Self, AskError> {
+    /// Reads the flags; expressions are checked against the data sources that are known.
+    pub fn read(flags: &Filters, data: &DataStore) -> Result<Self, AskError> {
         let mut identities = Vec::new();
         let (mut groups, mut pql) = (Vec::new(), Vec::new());
         for text in &flags.identities {
@@ -51,13 +48,12 @@ impl Target {
                 _ => identities.push(text.clone()),
             }
         }
-        let kinds: [(&'static str, &[String], With); 6] = [
+        let kinds: [(&'static str, &[String], With); 5] = [
             ("--with-fact", &flags.facts, Filter::with_fact),
             ("--with-class", &flags.classes, Filter::with_class),
             ("--with-agent", &flags.agents, Filter::with_agent),
             ("--with-identity", &identities, Filter::with_identity),
             ("--with", &flags.mixed, Filter::with_words),
-            ("--select", &flags.select, with_select),
         ];
         let mut filter = Filter::default();
         for (flag, texts, with) in kinds {
@@ -65,8 +61,18 @@ impl Target {
                 filter = with(filter, text).map_err(|source| AskError::Filter { flag, source })?;
             }
         }
+        let sources = data.sources();
+        for text in &flags.select {
+            filter = filter
+                .with_declared_select(text, &sources)
+                .map_err(|source| AskError::Filter {
+                    flag: "--select",
+                    source,
+                })?;
+        }
         Ok(Self {
             typed: filter.clone(),
+            patience: data.patience(&filter),
             filter,
             groups,
             pql,
@@ -176,9 +182,16 @@ fn source(flags: &Filters) -> Result<Option<Source>, AskError> {
 
 #[cfg(test)]
 mod tests {
+    use muster_client::DataStore;
+
     use super::Target;
+    use crate::ask::error::AskError;
     use crate::cli::filters::Filters;
     use crate::exit::Exit;
+
+    fn read(flags: &Filters) -> Result<Target, AskError> {
+        Target::read(flags, &DataStore::load(None).unwrap())
+    }
 
     fn words(text: &str) -> Filters {
         Filters {
@@ -198,7 +211,7 @@ mod tests {
             select: vec!["a or b".into(), "not c".into()],
             ..Filters::default()
         };
-        let filter = Target::read(&flags).unwrap().filter;
+        let filter = read(&flags).unwrap().filter;
         assert_eq!((filter.facts().len(), filter.classes().len()), (2, 2));
         assert_eq!((filter.agents().len(), filter.identities().len()), (1, 1));
         let select = filter.select().map(ToString::to_string);
@@ -207,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_fault_is_pointed_at() {
-        let error = Target::read(&words("environment=development =x")).unwrap_err();
+        let error = read(&words("environment=development =x")).unwrap_err();
         insta::assert_snapshot!(error.to_string(), @r#"
         --with: cannot use filter "environment=development =x": expected the name of a fact at column 25
 
@@ -221,15 +234,15 @@ mod tests {
     #[test]
     fn an_expression_is_checked_before_anybody_is_asked() {
         let flags = Filters {
-            select: vec!["apache and fstat('/etc/hosts').md5=/^ab/".into()],
+            select: vec!["apache and fstat('/etc/hosts').md=/^ab/".into()],
             ..Filters::default()
         };
-        let error = Target::read(&flags).unwrap_err();
+        let error = read(&flags).unwrap_err();
         insta::assert_snapshot!(error.to_string(), @r#"
-        --select: cannot use filter "apache and fstat('/etc/hosts').md5=/^ab/": expected a known data source (fstat is none) at column 12
+        --select: cannot use filter "apache and fstat('/etc/hosts').md=/^ab/": expected an output of fstat (md is none; did you mean md5?) at column 32
 
-          apache and fstat('/etc/hosts').md5=/^ab/
-                     ^
+          apache and fstat('/etc/hosts').md=/^ab/
+                                         ^
         "#);
         assert_eq!(error.exit(), Exit::Usage);
     }
@@ -242,7 +255,7 @@ mod tests {
             identities: identities.iter().map(ToString::to_string).collect(),
             ..Filters::default()
         };
-        let listed = Target::read(&flags(Some("list"), &[], &["/^web/"])).unwrap();
+        let listed = read(&flags(Some("list"), &[], &["/^web/"])).unwrap();
         let listed = listed.with_agent("service").unwrap();
         let source = listed.source(None).unwrap();
         // The agent is implied, and a list knows nothing of agents.
@@ -268,7 +281,7 @@ mod tests {
                 "cannot answer PQL (-I pql:QUERY); only puppetdb can",
             ),
         ] {
-            let error = Target::read(&flags).unwrap().source(None).unwrap_err();
+            let error = read(&flags).unwrap().source(None).unwrap_err();
             assert!(error.to_string().contains(told), "{error}");
             assert_eq!(error.exit(), Exit::Usage);
         }
@@ -276,7 +289,7 @@ mod tests {
 
     #[test]
     fn whoever_has_the_agent_is_asked_unless_nodes_are_named() {
-        let target = Target::read(&words("apache"))
+        let target = read(&words("apache"))
             .unwrap()
             .with_agent("rpcutil")
             .unwrap();
@@ -285,7 +298,7 @@ mod tests {
             identities: vec!["db1".into()],
             ..Filters::default()
         };
-        let target = Target::read(&named).unwrap().with_agent("rpcutil").unwrap();
+        let target = read(&named).unwrap().with_agent("rpcutil").unwrap();
         assert_eq!(target.filter.identities_exact(), Some(vec!["db1"]));
     }
 }

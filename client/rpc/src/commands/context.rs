@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use muster_client::DataStore;
 use serde::Serialize;
 
 use super::form::{FormError, JsonForm, Stopped};
-use crate::ask::{AskError, Kept, Schemas};
+use crate::ask::{AskError, Kept, Schemas, Target};
+use crate::cli::filters::Filters;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::printer::Printer;
@@ -56,6 +58,15 @@ impl Context<'_> {
             }
         }
         Ok(schemas)
+    }
+
+    /// The nodes that are meant. Expressions are checked against the data sources of the configuration's directory, if
+    /// there is one; what else is wrong with a configuration is told by whoever needs it.
+    pub fn target(&self, flags: &Filters) -> Result<Target, Error> {
+        let settings = Settings::load(self.config, self.environment).ok();
+        let directory = settings.map(|settings| settings.ddls);
+        let data = DataStore::load(directory.as_deref()).map_err(AskError::from)?;
+        Ok(Target::read(flags, &data)?)
     }
 
     /// Prints a document, or what the expression makes of it.

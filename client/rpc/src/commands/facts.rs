@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::form;
 use super::request::nobody_found;
-use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Target, Words};
+use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Words};
 use crate::cli::facts::Facts;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -12,7 +12,7 @@ use crate::render::facts::{Document, groups, table, text};
 
 /// Runs the command.
 pub async fn run(args: Facts, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = Target::read(&args.filters)?.with_agent("rpcutil")?;
+    let target = cx.target(&args.filters)?.with_agent("rpcutil")?;
     let json = form::json(&args.json)?;
     let settings = cx.settings()?;
     let schemas = Schemas::load(Some(&settings))?;

@@ -1,7 +1,6 @@
 //! `rpc filter`: what filters mean. Reads them as every command does, and asks nobody.
 
 use super::context::Context;
-use crate::ask::Target;
 use crate::cli::filter::{Explain, Filter};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -14,7 +13,7 @@ pub fn run(command: &Filter, cx: Context<'_>) -> Result<Exit, Error> {
 }
 
 fn explain(args: &Explain, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = Target::read(&args.filters)?;
+    let target = cx.target(&args.filters)?;
     target.source(None)?;
     cx.printer.line(target.filter.explain())?;
     if let Some(select) = target.filter.select() {

@@ -18,7 +18,7 @@ use crate::settings::Settings;
 
 /// Runs the command.
 pub async fn run(args: Find, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = Target::read(&args.filters)?;
+    let target = cx.target(&args.filters)?;
     let json = form::json(&args.json)?;
     let settings = cx.settings()?;
     let source = target.source(Some(&settings))?;

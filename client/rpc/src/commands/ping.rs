@@ -13,7 +13,7 @@ use crate::report::Gap;
 
 /// Runs the command. Lines come as answers do.
 pub async fn run(args: Ping, cx: Context<'_>) -> Result<Exit, Error> {
-    let mut target = Target::read(&args.filters)?;
+    let mut target = cx.target(&args.filters)?;
     target.listen = args.timeout.or(target.listen);
     let json = form::json(&args.json)?;
     let settings = cx.settings()?;

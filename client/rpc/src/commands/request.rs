@@ -29,7 +29,7 @@ pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
 }
 
 async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = Target::read(&args.filters)?;
+    let target = cx.target(&args.filters)?;
     let words = Words::read(&args.agent, &args.words)?;
     // A wrong command line is told before a missing configuration.
     let settings = cx.settings_if_any()?;

@@ -1,6 +1,6 @@
 //! `get_data`: asks one of the node's data sources.
 
-use muster_api::{Action, ActionError, Context};
+use muster_api::{Action, ActionError, Context, Data};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ impl Action for GetData {
     async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
         let sources = cx.node.data_sources();
         let Some(source) = sources.iter().find(|source| source.name() == input.source) else {
-            let known: Vec<&str> = sources.iter().map(|source| source.name()).collect();
+            let known: Vec<&str> = sources.iter().map(Data::name).collect();
             let (asked, known) = (input.source, known.join(", "));
             let message = format!("this node has no data source `{asked}`; it has: {known}");
             return Err(ActionError::invalid(message));

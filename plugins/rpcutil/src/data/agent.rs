@@ -1,37 +1,57 @@
-//! `agent('puppetral')`: whether the node offers the agent, and its metadata.
+//! `agent("puppetral")`: whether the node offers the agent, and its metadata.
 
-use muster_api::{Answer, Context, DataSource};
-use serde_json::json;
-
-use super::{needed, values};
+use muster_api::{ActionError, AgentInfo, Context, DataSource};
+use serde::Serialize;
 
 pub(crate) struct Agent;
 
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+pub(crate) struct Output {
+    exists: bool,
+    agent: String,
+    description: Option<String>,
+    author: Option<String>,
+    license: Option<String>,
+    version: Option<String>,
+    url: Option<String>,
+    timeout: Option<u64>,
+}
+
 impl DataSource for Agent {
-    fn name(&self) -> &'static str {
-        "agent"
-    }
+    const NAME: &'static str = "agent";
+    type Output = Output;
 
-    fn description(&self) -> &'static str {
-        "Whether the node offers an agent, and the agent's metadata"
-    }
-
-    fn query<'a>(&'a self, cx: &'a Context, query: Option<&'a str>) -> Answer<'a> {
-        Box::pin(async move {
-            let name = needed("agent", "the name of an agent", query)?;
-            let Some(found) = cx.node.agents().into_iter().find(|info| info.agent == name) else {
-                return Ok(values([("exists", json!(false)), ("agent", json!(name))]));
-            };
-            Ok(values([
-                ("exists", json!(true)),
-                ("agent", json!(found.agent)),
-                ("description", json!(found.description)),
-                ("author", json!(found.author)),
-                ("license", json!(found.license)),
-                ("version", json!(found.version)),
-                ("url", json!(found.url)),
-                ("timeout", json!(found.timeout)),
-            ]))
+    async fn query(&self, cx: &Context, query: Option<&str>) -> Result<Output, ActionError> {
+        let name = query.unwrap_or_default();
+        let mut agents = cx.node.agents().into_iter();
+        Ok(match agents.find(|info| info.agent == name) {
+            Some(found) => Output::from(found),
+            None => Output {
+                exists: false,
+                agent: name.to_owned(),
+                description: None,
+                author: None,
+                license: None,
+                version: None,
+                url: None,
+                timeout: None,
+            },
         })
+    }
+}
+
+impl From<AgentInfo> for Output {
+    fn from(info: AgentInfo) -> Self {
+        Self {
+            exists: true,
+            agent: info.agent,
+            description: Some(info.description),
+            author: Some(info.author),
+            license: Some(info.license),
+            version: Some(info.version),
+            url: Some(info.url),
+            timeout: Some(info.timeout),
+        }
     }
 }

@@ -1,29 +1,24 @@
-//! `class('mysql::master')`: whether configuration management gave the node the class.
+//! `class("mysql::master")`: whether configuration management gave the node the class.
 
-use muster_api::{Answer, Context, DataSource};
-use serde_json::json;
-
-use super::{needed, values};
+use muster_api::{ActionError, Context, DataSource};
+use serde::Serialize;
 
 pub(crate) struct Class;
 
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+pub(crate) struct Output {
+    exists: bool,
+}
+
 impl DataSource for Class {
-    fn name(&self) -> &'static str {
-        "class"
-    }
+    const NAME: &'static str = "class";
+    type Output = Output;
 
-    fn description(&self) -> &'static str {
-        "Whether configuration management gave the node a class"
-    }
-
-    fn query<'a>(&'a self, cx: &'a Context, query: Option<&'a str>) -> Answer<'a> {
-        Box::pin(async move {
-            // The node keeps its classes in lower case, as Puppet compares them.
-            let name = needed("class", "the name of a class", query)?.to_lowercase();
-            Ok(values([(
-                "exists",
-                json!(cx.node.classes().contains(&name)),
-            )]))
-        })
+    async fn query(&self, cx: &Context, query: Option<&str>) -> Result<Output, ActionError> {
+        // The node keeps its classes in lower case, as Puppet compares them.
+        let name = query.unwrap_or_default().to_lowercase();
+        let exists = cx.node.classes().contains(&name);
+        Ok(Output { exists })
     }
 }

@@ -1,30 +1,24 @@
-//! `collective('eu')`: whether the node is a member of the collective.
+//! `collective("eu")`: whether the node is a member of the collective.
 
-use muster_api::{Answer, Context, DataSource};
-use serde_json::json;
-
-use super::{needed, values};
+use muster_api::{ActionError, Context, DataSource};
+use serde::Serialize;
 
 pub(crate) struct Collective;
 
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+pub(crate) struct Output {
+    member: bool,
+}
+
 impl DataSource for Collective {
-    fn name(&self) -> &'static str {
-        "collective"
-    }
+    const NAME: &'static str = "collective";
+    type Output = Output;
 
-    fn description(&self) -> &'static str {
-        "Whether the node is a member of a collective"
-    }
-
-    fn query<'a>(&'a self, cx: &'a Context, query: Option<&'a str>) -> Answer<'a> {
-        Box::pin(async move {
-            let name = needed("collective", "the name of a collective", query)?;
-            let member = cx
-                .node
-                .collectives()
-                .iter()
-                .any(|known| known.as_str() == name);
-            Ok(values([("member", json!(member))]))
-        })
+    async fn query(&self, cx: &Context, query: Option<&str>) -> Result<Output, ActionError> {
+        let name = query.unwrap_or_default();
+        let mut collectives = cx.node.collectives().iter();
+        let member = collectives.any(|known| known.as_str() == name);
+        Ok(Output { member })
     }
 }

@@ -1,33 +1,32 @@
-//! `config_item('identity')`: one value of the daemon's configuration, secrets hidden.
+//! `config_item("identity")`: one value of the daemon's configuration, secrets hidden.
 
-use muster_api::{Answer, Context, DataSource};
-use serde_json::json;
+use muster_api::{ActionError, Context, DataSource};
+use serde::Serialize;
+use serde_json::Value;
 
-use super::{flat, needed, values};
+use super::flat;
 use crate::secret;
 
 pub(crate) struct ConfigItem;
 
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+pub(crate) struct Output {
+    exists: bool,
+    value: Value,
+}
+
 impl DataSource for ConfigItem {
-    fn name(&self) -> &'static str {
-        "config_item"
-    }
+    const NAME: &'static str = "config_item";
+    type Output = Output;
 
-    fn description(&self) -> &'static str {
-        "A value of the daemon's configuration; tables and lists as JSON text, secrets hidden"
-    }
-
-    fn query<'a>(&'a self, cx: &'a Context, query: Option<&'a str>) -> Answer<'a> {
-        Box::pin(async move {
-            let item = needed("config_item", "the name of an item", query)?;
-            let found = cx
-                .node
-                .config_item(item)
-                .map(|value| secret::shown(item, value));
-            Ok(values([
-                ("exists", json!(found.is_some())),
-                ("value", found.map(flat).unwrap_or_default()),
-            ]))
+    async fn query(&self, cx: &Context, query: Option<&str>) -> Result<Output, ActionError> {
+        let item = query.unwrap_or_default();
+        let found = cx.node.config_item(item);
+        let found = found.map(|value| secret::shown(item, value));
+        Ok(Output {
+            exists: found.is_some(),
+            value: found.map(flat).unwrap_or_default(),
         })
     }
 }

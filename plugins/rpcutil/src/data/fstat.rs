@@ -1,72 +1,82 @@
-//! `fstat('/etc/hosts')`: what is at a path. A symbolic link at its end is told, not followed.
+//! `fstat("/etc/hosts")`: what is at a path. A symbolic link at its end is told, not followed.
 //!
-//! `MCollective`'s names, except that `present` is a boolean, `mode` the permission bits alone, and the checksum SHA-256
-//! instead of MD5; the times of access and of the last change of attributes are not told.
+//! `MCollective`'s names, except that `present` is a boolean and `mode` the permission bits alone; SHA-256 is added, and
+//! the times of access and of the last change of attributes are not told.
 
 use std::error::Error;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use md5::Md5;
 use muster_api::system::{FileKind, Metadata, System, SystemError};
-use muster_api::{ActionError, Answer, Context, DataSource};
-use serde_json::{Map, Value, json};
+use muster_api::{ActionError, Context, DataSource};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::{needed, values};
-
-/// The largest file of which a checksum is made, in bytes; larger ones have none.
+/// The largest file of which checksums are made, in bytes; larger ones have none.
 const CHECKSUM_LIMIT: u64 = 16 * 1024 * 1024;
 
 pub(crate) struct Fstat;
 
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+pub(crate) struct Output {
+    name: String,
+    #[serde(rename = "output")]
+    status: String,
+    present: bool,
+    #[serde(rename = "type")]
+    kind: String,
+    size: Option<u64>,
+    mode: Option<String>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    mtime_seconds: Option<u64>,
+    mtime_age: Option<u64>,
+    md5: Option<String>,
+    sha256: Option<String>,
+}
+
 impl DataSource for Fstat {
-    fn name(&self) -> &'static str {
-        "fstat"
-    }
+    const NAME: &'static str = "fstat";
+    type Output = Output;
 
-    fn description(&self) -> &'static str {
-        "What is at a path: kind, size, mode, owner, age and checksum"
-    }
-
-    fn query<'a>(&'a self, cx: &'a Context, query: Option<&'a str>) -> Answer<'a> {
-        Box::pin(async move {
-            let path = needed("fstat", "an absolute path", query)?.to_owned();
-            let system = cx.system.clone();
-            cx.blocking(move |_| stat(&*system, &path).map_err(|error| refusal(&error)))
-                .await?
-        })
+    async fn query(&self, cx: &Context, query: Option<&str>) -> Result<Output, ActionError> {
+        let path = query.unwrap_or_default().to_owned();
+        let system = cx.system.clone();
+        cx.blocking(move |_| stat(&*system, &path).map_err(|error| refusal(&error)))
+            .await?
     }
 }
 
-fn stat(system: &dyn System, path: &str) -> Result<Map<String, Value>, SystemError> {
+fn stat(system: &dyn System, path: &str) -> Result<Output, SystemError> {
     let at = Path::new(path);
+    let name = path.to_owned();
     let Some(found) = system.metadata(at)? else {
-        return Ok(values([
-            ("name", json!(path)),
-            ("output", json!("not present")),
-            ("present", json!(false)),
-            ("type", json!("unknown")),
-        ]));
+        return Ok(Output {
+            name,
+            status: "not present".to_owned(),
+            kind: "unknown".to_owned(),
+            ..Output::default()
+        });
     };
-    Ok(values([
-        ("name", json!(path)),
-        ("output", json!("present")),
-        ("present", json!(true)),
-        ("type", json!(kind(found.kind))),
-        ("size", json!(found.size)),
-        ("mode", json!(format!("{:04o}", found.mode))),
-        ("uid", json!(found.uid)),
-        ("gid", json!(found.gid)),
-        (
-            "mtime_seconds",
-            json!(seconds_since(found.modified, UNIX_EPOCH)),
-        ),
-        (
-            "mtime_age",
-            json!(seconds_since(system.now(), found.modified)),
-        ),
-        ("sha256", json!(checksum(system, at, &found)?)),
-    ]))
+    let content = content(system, at, &found)?;
+    Ok(Output {
+        name,
+        status: "present".to_owned(),
+        present: true,
+        kind: kind(found.kind).to_owned(),
+        size: Some(found.size),
+        mode: Some(format!("{:04o}", found.mode)),
+        uid: Some(found.uid),
+        gid: Some(found.gid),
+        mtime_seconds: Some(seconds_since(found.modified, UNIX_EPOCH)),
+        mtime_age: Some(seconds_since(system.now(), found.modified)),
+        md5: content
+            .as_ref()
+            .map(|bytes| format!("{:x}", Md5::digest(bytes))),
+        sha256: content.map(|bytes| format!("{:x}", Sha256::digest(bytes))),
+    })
 }
 
 fn kind(kind: FileKind) -> &'static str {
@@ -83,17 +93,17 @@ fn seconds_since(later: SystemTime, earlier: SystemTime) -> u64 {
     later.duration_since(earlier).unwrap_or_default().as_secs()
 }
 
-/// Hexadecimal, of regular files within the limit that may be read and are still there.
-fn checksum(
+/// The bytes of a regular file within the limit that may be read and is still there.
+fn content(
     system: &dyn System,
     path: &Path,
     found: &Metadata,
-) -> Result<Option<String>, SystemError> {
+) -> Result<Option<Vec<u8>>, SystemError> {
     if found.kind != FileKind::File || found.size > CHECKSUM_LIMIT {
         return Ok(None);
     }
     match system.read(path, CHECKSUM_LIMIT) {
-        Ok(content) => Ok(Some(format!("{:x}", Sha256::digest(content)))),
+        Ok(content) => Ok(Some(content)),
         Err(SystemError::TooLarge { .. } | SystemError::File { .. }) => Ok(None),
         Err(other) => Err(other),
     }

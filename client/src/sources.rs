@@ -1,0 +1,209 @@
+//! The schemas of data sources that a caller knows: what expressions are checked against before they are sent.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_ddl::{BUILTIN_DATA, DataDdl, ValueType};
+use muster_wire::filter::{Filter, Kind, Query, Select, Source, Sources};
+
+use crate::ddl::{DdlStoreError, json_files, read_file};
+
+/// Longest time that nodes take for the data sources of one request.
+const NODE_TIME: Duration = Duration::from_secs(10);
+
+/// Schemas of data sources by name.
+#[derive(Debug, Clone, Default)]
+pub struct DataStore {
+    ddls: BTreeMap<String, Arc<DataDdl>>,
+}
+
+impl DataStore {
+    /// The built-in schemas, and those in `directory/data/*.json`, which win.
+    pub fn load(directory: Option<&Path>) -> Result<Self, DdlStoreError> {
+        let mut store = Self::default();
+        for (name, text) in BUILTIN_DATA {
+            store.add(Path::new(name), text.as_bytes())?;
+        }
+        let directory = directory.map(|directory| directory.join("data"));
+        for path in directory.map_or_else(|| Ok(Vec::new()), |path| json_files(&path))? {
+            store.add(&path, &read_file(&path)?)?;
+        }
+        Ok(store)
+    }
+
+    fn add(&mut self, path: &Path, bytes: &[u8]) -> Result<(), DdlStoreError> {
+        let ddl = DataDdl::from_slice(bytes).map_err(|source| DdlStoreError::Ddl {
+            path: path.to_owned(),
+            source,
+        })?;
+        self.ddls.insert(ddl.name().to_owned(), Arc::new(ddl));
+        Ok(())
+    }
+
+    /// All schemas, by name.
+    pub fn all(&self) -> impl Iterator<Item = &DataDdl> {
+        self.ddls.values().map(Arc::as_ref)
+    }
+
+    /// The schemas as expressions are checked against them.
+    pub fn sources(&self) -> Sources {
+        let mut sources = Sources::default();
+        for (name, ddl) in &self.ddls {
+            sources.declare(name, source(ddl));
+        }
+        sources
+    }
+
+    /// How long nodes may take to tell whether they match, beyond the time that any answer takes.
+    pub fn patience(&self, filter: &Filter) -> Duration {
+        let lookups = filter.select().map(Select::lookups).unwrap_or_default();
+        let timeouts = lookups.into_iter().map(|lookup| {
+            let ddl = self.ddls.get(&lookup.source);
+            ddl.map_or(NODE_TIME, |ddl| ddl.timeout())
+        });
+        timeouts.sum::<Duration>().min(NODE_TIME)
+    }
+}
+
+fn source(ddl: &Arc<DataDdl>) -> Source {
+    let outputs = ddl.outputs().iter();
+    Source {
+        query: ddl.query().map(|query| Query {
+            optional: query.optional,
+            prompt: query.prompt.clone(),
+            check: {
+                let ddl = Arc::clone(ddl);
+                Arc::new(move |query| match ddl.query_violation(query) {
+                    None => Ok(()),
+                    Some(violation) => Err(violation.to_string()),
+                })
+            },
+        }),
+        outputs: outputs
+            .map(|output| (output.name.clone(), kind(output.value_type)))
+            .collect(),
+    }
+}
+
+fn kind(value_type: ValueType) -> Kind {
+    match value_type {
+        ValueType::String | ValueType::List => Kind::Text,
+        ValueType::Boolean => Kind::Boolean,
+        ValueType::Integer | ValueType::Float | ValueType::Number => Kind::Number,
+        ValueType::Array | ValueType::Hash => Kind::List,
+        ValueType::Any => Kind::Any,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use muster_wire::filter::{Filter, Select};
+
+    use super::DataStore;
+
+    #[test]
+    fn every_example_of_a_data_source_is_an_expression_that_it_declares() {
+        let store = DataStore::load(None).unwrap();
+        let sources = store.sources();
+        for ddl in store.all() {
+            for example in ddl.examples() {
+                let select = Select::parse_declared(&example.expression, &sources);
+                let select = select.unwrap_or_else(|error| panic!("{}: {error}", ddl.name()));
+                let lookups = select.lookups();
+                assert_eq!(lookups[0].source, ddl.name());
+                assert_eq!(lookups[0].query, example.query);
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_data_source_declares_is_said_with_its_column() {
+        let sources = DataStore::load(None).unwrap().sources();
+        for (text, column, expected) in [
+            ("servise('sshd').running", 1, "did you mean service?"),
+            ("weather('x').rain", 1, "there are agent, class, collective"),
+            ("a and service('sshd').runing", 23, "did you mean running?"),
+            ("service('sshd').weather", 17, "there are enabled, present"),
+            (
+                "service().running",
+                1,
+                "service(\"...\") with the name of a service",
+            ),
+            ("puppet('x').enabled", 9, "puppet() without a query"),
+            ("fstat('etc/hosts').md5=/a/", 8, "\"etc/hosts\" must match"),
+            ("service('ssh d').running", 10, "that service takes"),
+            (
+                "puppet()",
+                1,
+                "an output after puppet(...), such as puppet(...).applying",
+            ),
+            (
+                "package('openssl').version",
+                27,
+                "a comparison after package(\"openssl\").version, for it is a text",
+            ),
+            (
+                "package('openssl').version >= 3",
+                31,
+                "semver(..., \">= 1.2\")",
+            ),
+            ("puppet().enabled > 1", 20, "= or != instead of an order"),
+            (
+                "puppet().enabled = maybe",
+                20,
+                "true or false, for puppet().enabled is true or false",
+            ),
+            (
+                "puppet().enabled =~ t",
+                21,
+                "instead of a regular expression",
+            ),
+            (
+                "process('nginx').count > many",
+                26,
+                "a number, for process(\"nginx\").count is a number",
+            ),
+            ("process('nginx').count = /1/", 26, "a number instead of"),
+            ("process('nginx').pids > 1", 25, "include(...)"),
+            (
+                "'x' in package('o').version",
+                8,
+                "a list, for package(\"o\").version is a text",
+            ),
+            (
+                "semver(puppet().enabled, '1')",
+                8,
+                "a text, for puppet().enabled",
+            ),
+            ("process('nginx').count in [1, two]", 31, "a number"),
+        ] {
+            let error = Select::parse_declared(text, &sources).unwrap_err();
+            assert!(error.expected().contains(expected), "{text}: {error}");
+            assert_eq!(error.column(), column, "{text}: {error}");
+        }
+        for text in [
+            "fstat('/etc/hosts').md5=/^ab/ and !(puppet().enabled=false)",
+            "service('sshd').running and semver(package('openssl').version, '>= 3')",
+            "8 in process('/nginx: worker/').pids or process('nginx').count in [1, 2]",
+            "config_item('x').value > 3 and config_item('x').value",
+            "fact('a').value=1 and fact('a').exists and agent('x').version=1 and class('y')",
+        ] {
+            assert!(Select::parse_declared(text, &sources).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nodes_get_the_time_that_their_data_sources_may_take() {
+        let store = DataStore::load(None).unwrap();
+        let patience = |text: &str| store.patience(&Filter::default().with_select(text).unwrap());
+        assert_eq!(patience("country=uk"), Duration::ZERO);
+        let twice = "fstat('/a').size>1 and fstat('/a').mtime_age>1";
+        assert_eq!(patience(twice), Duration::from_secs(5));
+        let long = "fstat('/a').size>1 or fstat('/b').size>1 or fstat('/c').size>1";
+        assert_eq!(patience(long), Duration::from_secs(10));
+    }
+}

@@ -1,0 +1,76 @@
+//! The table of processes, read from `/proc`. A process that ends while it is read is left out.
+
+use std::path::Path;
+
+use muster_api::system::command::Cancel;
+use muster_api::system::{System, SystemError};
+use muster_api::wire::filter::Pattern;
+
+/// Longest name, in bytes.
+const NAME_BYTES: u64 = 4 * 1024;
+/// Longest command line that is looked at, in bytes; a process with a longer one has only its name.
+const LINE_BYTES: u64 = 256 * 1024;
+
+/// One process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    /// As the kernel keeps it, cut to 15 bytes.
+    pub(crate) name: String,
+    /// Its words; none for a part of the kernel.
+    pub(crate) arguments: Vec<String>,
+}
+
+impl Process {
+    /// Whether it is meant: by its name, or the name of its program's file; or by an expression that is found in its
+    /// command line, or in its name, if it has none.
+    pub(crate) fn is(&self, wanted: &Pattern) -> bool {
+        let program = self.arguments.first().map(Path::new);
+        let file = program.and_then(Path::file_name);
+        match wanted {
+            Pattern::Regex(expression) if self.arguments.is_empty() => {
+                expression.is_match(&self.name)
+            }
+            Pattern::Regex(expression) => expression.is_match(&self.arguments.join(" ")),
+            exact => {
+                exact.matches(&self.name)
+                    || file.is_some_and(|file| exact.matches(&file.to_string_lossy()))
+            }
+        }
+    }
+}
+
+/// All processes, by number. A machine without `/proc`, such as a scratch root, has none.
+pub(crate) fn read(system: &dyn System, cancel: &Cancel) -> Result<Vec<Process>, SystemError> {
+    let all = Path::new("/proc");
+    if system.metadata(all)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let names = system.read_dir(all)?;
+    let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    pids.sort_unstable();
+    let running = pids.into_iter().take_while(|_| !cancel.is_cancelled());
+    Ok(running.filter_map(|pid| process(system, pid)).collect())
+}
+
+fn process(system: &dyn System, pid: u32) -> Option<Process> {
+    let text = |file: &str, limit: u64| {
+        let bytes = system
+            .read(Path::new(&format!("/proc/{pid}/{file}")), limit)
+            .ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let name = text("comm", NAME_BYTES)?.trim_end().to_owned();
+    let line = text("cmdline", LINE_BYTES).unwrap_or_default();
+    let words = line.trim_end_matches('\0');
+    let arguments = if words.is_empty() {
+        Vec::new()
+    } else {
+        words.split('\0').map(str::to_owned).collect()
+    };
+    Some(Process {
+        pid,
+        name,
+        arguments,
+    })
+}

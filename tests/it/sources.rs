@@ -1,0 +1,239 @@
+//! Expressions with data sources: who is found by what only a node can look up, who may ask, and what it costs others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use muster_api::{ActionError, Context, Data, DataSource};
+use muster_client::Client;
+use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::nats_server::PATIENCE;
+use muster_wire::filter::Filter;
+use muster_wire::identity::Identity;
+use muster_wire::request::{Request, Target};
+use muster_wire::status::Status;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::ask::{Caller, World};
+
+const NODE: &str = "node1.example.net";
+
+/// A data source that counts how often it is asked, and may never answer.
+#[derive(Debug, Clone, Default)]
+struct Probe {
+    asked: Arc<AtomicUsize>,
+    given_up: Arc<Notify>,
+    hangs: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Values {
+    value: u64,
+}
+
+impl DataSource for Probe {
+    const NAME: &'static str = "probe";
+    type Output = Values;
+
+    async fn query(&self, _: &Context, _: Option<&str>) -> Result<Values, ActionError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let _told = GivenUp(Arc::clone(&self.given_up));
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        Ok(Values { value: 7 })
+    }
+}
+
+/// Tells when an answer is no longer worked at.
+struct GivenUp(Arc<Notify>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+impl Probe {
+    fn data(&self) -> Data {
+        let ddl = json!({
+            "metadata": {"name": "probe", "timeout": 4},
+            "query": {"prompt": "anything", "type": "string", "optional": true},
+            "output": {"value": {"type": "integer"}},
+        });
+        Data::new(&ddl.to_string(), self.clone()).unwrap()
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+async fn world(probe: &Probe, policy: &str) -> World {
+    World::new(|blueprint| {
+        blueprint.data.push(probe.data());
+        blueprint.facts = json!({"country": "uk"});
+        let policy = ("data.policy".to_owned(), policy.to_owned());
+        blueprint.policies.push(policy);
+    })
+    .await
+}
+
+fn select(text: &str) -> Filter {
+    Filter::default().with_select(text).unwrap()
+}
+
+async fn found(client: &Client, text: &str) -> Vec<String> {
+    let found = client.discover(&select(text)).await.unwrap();
+    found.nodes.iter().map(Identity::to_string).collect()
+}
+
+/// A ping of whoever the expression means.
+fn request(caller: &Caller, text: &str) -> Request {
+    Request {
+        target: Target::Filter(select(text)),
+        ..caller.request()
+    }
+}
+
+#[tokio::test]
+async fn only_nodes_that_look_up_what_is_demanded_are_found() {
+    let world = World::new(|_| {}).await;
+    std::fs::write(world.node.root().join("etc/motd"), "hello").unwrap();
+    let blueprint = Blueprint::new(world.organisation.node("node2.example.net"));
+    let _second = TestNode::start(&world.organisation, &world.server, blueprint).await;
+    let (one, two) = ("node1.example.net", "node2.example.net");
+    for (text, nodes) in [
+        ("fstat('/etc/motd').md5=/^5d41402a/", vec![one]),
+        ("not fstat('/etc/motd').present", vec![two]),
+        ("fstat('/etc/motd').size < 6", vec![one]),
+        ("fstat('/etc/motd').size != 5", vec![two]),
+        (
+            "fstat('/etc/motd').present and collective('muster').member",
+            vec![one],
+        ),
+        // What a node cannot tell is neither true nor false: no such source, no such output, a refused query, no Puppet.
+        ("nosuch().x=1", vec![]),
+        ("not nosuch().x=1", vec![]),
+        ("fstat('/etc/motd').nosuch != 1", vec![]),
+        ("fstat('relative').size != 1", vec![]),
+        ("puppet().enabled or not puppet().enabled", vec![]),
+        ("nosuch().x=1 or fstat('/etc/motd').present", vec![one]),
+        ("'rpcutil' in agents or nosuch().x=1", vec![one, two]),
+        (
+            "process('nginx').count = 0 and not (nosuch().x=1 and apache)",
+            vec![one, two],
+        ),
+    ] {
+        assert_eq!(found(&world.caller.client, text).await, nodes, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn each_question_is_asked_once_and_only_when_nothing_else_decides() {
+    let probe = Probe::default();
+    let world = world(&probe, "policy default allow\n").await;
+    let client = &world.caller.client;
+    for (text, nodes, asked) in [
+        ("country=uk or probe().value=7", vec![NODE], 0),
+        ("probe().value=7 and country=de", vec![], 0),
+        (
+            "probe().value=7 and probe().value > 6 and not probe().value=8",
+            vec![NODE],
+            1,
+        ),
+        ("probe('a').value=8 and probe('b').value=7", vec![], 1),
+        ("probe('a').value=7 and probe('b').value=7", vec![NODE], 2),
+    ] {
+        let before = probe.asked();
+        assert_eq!(found(client, text).await, nodes, "{text}");
+        assert_eq!(probe.asked() - before, asked, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_hangs_meets_its_deadline_and_delays_nobody() {
+    let probe = Probe {
+        hangs: true,
+        ..Probe::default()
+    };
+    let world = world(&probe, "policy default allow\n").await;
+    let caller = &world.caller;
+    let waiting = request(caller, "probe().value=7");
+    let (inbox, _replies) = caller.inbox(&waiting).await;
+    let subject = Caller::subject(&waiting);
+    caller
+        .bus
+        .ask(&subject, &inbox, caller.seal(&waiting))
+        .await
+        .unwrap();
+    // Taken after the one that hangs, and answered while it still does.
+    let reply = caller.send(&caller.request()).await;
+    assert_eq!(reply.statuscode, Status::Ok);
+    let filtered = world.node.core.counted().filtered;
+    tokio::time::timeout(PATIENCE, probe.given_up.notified())
+        .await
+        .unwrap();
+    assert_eq!((filtered, probe.asked()), (0, 1));
+    // An unknown value does not stand in the way of what is known.
+    let reply = caller
+        .send(&request(caller, "not (probe().value=7 and country=de)"))
+        .await;
+    assert_eq!(reply.statuscode, Status::Ok);
+    let reply = caller
+        .send(&request(
+            caller,
+            "probe().value=7 or fstat('/etc/passwd').present",
+        ))
+        .await;
+    assert_eq!(reply.statuscode, Status::Ok);
+}
+
+#[tokio::test]
+async fn a_denied_source_is_unknown_and_audited() {
+    let probe = Probe::default();
+    let world = world(&probe, "policy default allow\ndeny\trip\tprobe\t*\n").await;
+    let client = &world.caller.client;
+    assert!(found(client, "probe().value=7").await.is_empty());
+    assert!(found(client, "not probe().value=7").await.is_empty());
+    let either = "probe().value=7 or fstat('/etc/passwd').present";
+    assert_eq!(found(client, either).await, [NODE]);
+    assert_eq!((probe.asked(), world.node.core.counted().denied), (0, 3));
+    let audit = world.node.audit();
+    let denied = audit
+        .iter()
+        .find(|record| record["verdict"] == "denied")
+        .unwrap();
+    assert_eq!(
+        (&denied["agent"], &denied["action"], &denied["rule"]),
+        (&json!("data"), &json!("probe"), &json!("data.policy:2"))
+    );
+
+    let anna = world.organisation.caller("anna");
+    let anna = Caller::connect(&world.organisation, &world.server, anna).await;
+    assert_eq!(found(&anna.client, "probe().value=7").await, [NODE]);
+}
+
+#[tokio::test]
+async fn nothing_is_looked_up_for_stale_or_forged_requests() {
+    let probe = Probe::default();
+    let world = world(&probe, "policy default allow\n").await;
+    let caller = &world.caller;
+    let stale = Request {
+        issued_at: muster_tests::now() - 3_600_000,
+        ..request(caller, "probe().value=7")
+    };
+    let subject = Caller::subject(&stale);
+    assert_eq!(caller.answers_to(&subject, caller.seal(&stale)).await, 0);
+    let good = caller.seal(&request(caller, "probe().value=7"));
+    let text = String::from_utf8_lossy(&good).replace("value", "valve");
+    assert_eq!(
+        caller.answers_to(&subject, text.into_bytes().into()).await,
+        0
+    );
+    assert_eq!(probe.asked(), 0);
+    // The same, fresh and whole, is looked up: once, for it is not taken twice.
+    let reply = caller.send(&request(caller, "probe().value=7")).await;
+    assert_eq!((reply.statuscode, probe.asked()), (Status::Ok, 1));
+}
