@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::context::Context;
 use super::form;
 use super::request::nobody_found;
-use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Target, Words};
+use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Words};
 use crate::cli::cancel::Cancel;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -16,7 +16,7 @@ use crate::report::{Reply, Report};
 
 /// Runs the command.
 pub async fn run(args: Cancel, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = Target::read(&args.filters)?.with_agent("rpcutil")?;
+    let target = cx.target(&args.filters)?.with_agent("rpcutil")?;
     let json = form::json(&args.json)?;
     let settings = cx.settings()?;
     let schemas = Schemas::load(Some(&settings))?;
