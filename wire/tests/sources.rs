@@ -1,10 +1,5 @@
 //! Expressions with data sources beside a model of three truths, with every kind of answer.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "generators are test code, though clippy sees no test in them"
-)]
-
 use std::collections::BTreeMap;
 
 use muster_wire::filter::{Found, Known, Lookup, Progress, Select, Truth};
