@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::form;
-use crate::ask::{Fleet, Progress, Target};
+use crate::ask::{Fleet, Progress};
 use crate::cli::ping::Ping;
 use crate::clock;
 use crate::error::Error;

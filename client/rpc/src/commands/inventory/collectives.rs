@@ -4,7 +4,7 @@ use super::super::context::Context;
 use super::super::form;
 use super::super::request::nobody_found;
 use super::error::InventoryFileError;
-use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Target, Words};
+use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Words};
 use crate::cli::inventory::Inventory;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -13,7 +13,7 @@ use crate::render::collectives::{Collectives, Document};
 
 /// Asks, and shows the table or writes the drawing.
 pub async fn run(args: &Inventory, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = Target::read(&args.filters)?.with_agent("rpcutil")?;
+    let target = cx.target(&args.filters)?.with_agent("rpcutil")?;
     let json = form::json(&args.json)?;
     let settings = cx.settings()?;
     let schemas = Schemas::load(Some(&settings))?;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::super::context::Context;
 use super::super::request::nobody_found;
 use super::error::InventoryFileError;
-use crate::ask::{AskError, Fleet, Found, Plan, Progress, Question, Schemas, Target, Words};
+use crate::ask::{AskError, Fleet, Found, Plan, Progress, Question, Schemas, Words};
 use crate::cli::filters::Filters;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -60,7 +60,7 @@ pub async fn run(
     filters: &Filters,
     cx: Context<'_>,
 ) -> Result<Exit, Error> {
-    let target = Target::read(filters)?.with_agent("rpcutil")?;
+    let target = cx.target(filters)?.with_agent("rpcutil")?;
     let settings = cx.settings()?;
     let schemas = Schemas::load(Some(&settings))?;
     let groups = groups(path, update)?;
