@@ -126,6 +126,10 @@ fn data_sources_types_names_and_examples_equal_their_ddls() {
     assert_eq!(found, Vec::<String>::new());
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one Puppet's life, in the order of its files"
+)]
 #[tokio::test]
 async fn puppet_is_told_from_the_files_that_it_leaves() {
     let system = FakeSystem::new();
