@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod broker;
 pub mod cancel;
+pub mod completion;
 pub mod demo;
 pub mod doctor;
 pub mod facts;
@@ -154,6 +155,15 @@ pub enum Command {
     /// Try everything on this machine: a broker and some nodes
     #[command(subcommand)]
     Demo(demo::Demo),
+    /// Print a script that completes command lines in a shell
+    #[command(after_help = completion::AFTER)]
+    Completion(completion::Completion),
+    /// Answer a shell's completion script
+    #[command(hide = true, after_help = completion::AFTER)]
+    Complete(completion::Complete),
+    /// Write the manual pages: `rpc man DIR`
+    #[command(hide = true, after_help = "Example:\n  rpc man /usr/share/man/man1")]
+    Man(completion::Man),
 }
 
 impl Cli {

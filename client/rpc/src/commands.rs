@@ -4,6 +4,7 @@
 pub mod audit;
 mod broker;
 mod cancel;
+mod completion;
 mod context;
 pub mod demo;
 mod doctor;
@@ -46,5 +47,8 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Org(command) => org::run(command, environment, printer).await,
         Command::Broker(command) => broker::run(command, environment, printer),
         Command::Demo(command) => demo::run(command, environment, printer).await,
+        Command::Completion(args) => completion::run(&args, cx),
+        Command::Complete(args) => completion::answer(&args, cx),
+        Command::Man(args) => completion::man(&args),
     }
 }

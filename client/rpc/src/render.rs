@@ -2,6 +2,7 @@
 //!
 //! Whatever a node said passes through [`printable`] first: no node may steer the reader's terminal.
 
+pub mod agent_help;
 pub mod audit;
 pub mod collectives;
 pub mod columns;

@@ -12,7 +12,7 @@ use crate::schema::{Action, Ddl, Input, Metadata, Output};
 
 pub use data::data_markdown;
 pub use markdown::markdown;
-pub use text::text;
+pub use text::{action, text};
 
 /// A label with what there is to say under it.
 type Fact = (&'static str, String);

@@ -32,6 +32,13 @@ pub fn text(ddl: &Ddl) -> String {
     page.0
 }
 
+/// The documentation of one action as plain text, as it stands in that of its agent.
+pub fn action(ddl: &Ddl, action: &Action) -> String {
+    let mut page = Page::default();
+    page.action(ddl, action);
+    page.0.trim_start_matches('\n').to_owned()
+}
+
 #[derive(Default)]
 struct Page(String);
 

@@ -23,7 +23,8 @@ pub struct Sources(BTreeMap<String, Source>);
 pub struct Source {
     /// Its query; none, if it takes none.
     pub query: Option<Query>,
-    /// What it answers: names and kinds.
+    /// What it answers: names and kinds. The output with the empty name is what the source stands for when no output is
+    /// named, as in `ok()`.
     pub outputs: BTreeMap<String, Kind>,
 }
 

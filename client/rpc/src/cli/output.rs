@@ -38,6 +38,9 @@ pub struct Output {
     /// Print this for each reply, as in '{{ sender }} {{ data.status }}'; @FILE reads a file
     #[arg(long, value_name = "TEXT|@FILE", help_heading = HEADING)]
     pub template: Option<String>,
+    /// Only the replies for which this holds, as in 'failed() or data("status") == "stopped"'
+    #[arg(long, value_name = "EXPR", help_heading = HEADING)]
+    pub filter_replies: Option<String>,
     /// Write results into this file, not to standard output
     #[arg(short = 'o', long = "output", value_name = "FILE", help_heading = HEADING)]
     pub file: Option<PathBuf>,

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 
 use super::{Cli, Command};
@@ -9,7 +10,27 @@ use super::{Cli, Command};
 impl Cli {
     /// The command line of these arguments, the program's name among them.
     pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+        let arguments: Vec<OsString> = arguments.into_iter().collect();
+        match Self::read_line(arguments.clone()) {
+            Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+                Self::help_of_agent(arguments).ok_or(error)
+            }
+            read => read,
+        }
+    }
+
+    /// The line of a request without its wish for help, which the agent's schema can fulfil.
+    fn help_of_agent(mut arguments: Vec<OsString>) -> Option<Self> {
+        arguments.retain(|word| word != "--help" && word != "-h");
+        let mut cli = Self::read_line(arguments).ok()?;
+        let Command::Do(request) = &mut cli.command else {
+            return None;
+        };
+        request.help = true;
+        Some(cli)
+    }
+
+    fn read_line(mut arguments: Vec<OsString>) -> Result<Self, clap::Error> {
         let command = Self::command().allow_external_subcommands(true);
         let matches = command.try_get_matches_from(&arguments)?;
         let words = match matches.subcommand() {
@@ -85,12 +106,31 @@ mod tests {
     }
 
     #[test]
+    fn help_of_agents_is_left_to_their_schemas() {
+        for line in [
+            "rpc rpcutil ping --help",
+            "rpc -v rpcutil -h",
+            "rpc do rpcutil ping x=1 --help",
+        ] {
+            assert!(request(line).1.help, "{line}");
+        }
+        assert!(!request("rpc rpcutil ping").1.help);
+        for line in [
+            "rpc --help",
+            "rpc find --help",
+            "rpc do --help",
+            "rpc rpcutil --nonsense --help",
+        ] {
+            assert!(
+                Cli::read(line.split(' ').map(OsString::from)).is_err(),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
     fn help_and_mistakes_of_an_agents_line_are_those_of_do() {
         let read = |line: &str| Cli::read(line.split(' ').map(OsString::from)).unwrap_err();
-        assert_eq!(
-            read("rpc rpcutil ping --help").kind(),
-            clap::error::ErrorKind::DisplayHelp
-        );
         assert_eq!(
             read("rpc rpcutil ping --nonsense").kind(),
             clap::error::ErrorKind::UnknownArgument

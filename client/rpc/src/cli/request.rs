@@ -53,4 +53,7 @@ pub struct Request {
     /// Whether the agent stands where a command could: `rpc AGENT ACTION`.
     #[arg(skip)]
     pub bare: bool,
+    /// Whether only help is wanted.
+    #[arg(skip)]
+    pub help: bool,
 }

@@ -1,13 +1,16 @@
 //! What every command that asks the fleet is given: where its configuration may be, and where it prints.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use muster_client::DataStore;
+use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::form::{FormError, JsonForm, Stopped};
 use crate::ask::{AskError, Kept, Schemas, Target};
 use crate::cli::filters::Filters;
+use crate::completion::memory::Memory;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::printer::Printer;
@@ -67,6 +70,13 @@ impl Context<'_> {
         let directory = settings.map(|settings| settings.ddls);
         let data = DataStore::load(directory.as_deref()).map_err(AskError::from)?;
         Ok(Target::read(flags, &data)?)
+    }
+
+    /// Keeps names of nodes for completion.
+    pub fn remember<'n>(&self, nodes: impl IntoIterator<Item = &'n Identity>) {
+        let nodes = nodes.into_iter().map(Identity::to_string).collect();
+        let facts = BTreeSet::new();
+        Memory::add(self.environment, Memory { nodes, facts });
     }
 
     /// Prints a document, or what the expression makes of it.

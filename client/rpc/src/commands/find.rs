@@ -28,6 +28,7 @@ pub async fn run(args: Find, cx: Context<'_>) -> Result<Exit, Error> {
         Some(nodes) => (nodes, true),
         None => ask(&target, &settings, cx).await?,
     };
+    cx.remember(&nodes);
     let method = source.method();
     cx.printer
         .detail(sentence(nodes.len(), begun.elapsed(), method));

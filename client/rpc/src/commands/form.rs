@@ -9,6 +9,7 @@ use crate::exit::Exit;
 use crate::printer::OutputError;
 use crate::render::jq::{Jq, JqError};
 use crate::render::template::{self, Template, TemplateError};
+use crate::reply_filter::{ReplyFilter, ReplyFilterError};
 
 /// Why a form cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +19,12 @@ pub enum FormError {
     Jq {
         /// What is wrong.
         source: JqError,
+    },
+    /// The expression of `--filter-replies`.
+    #[error("--filter-replies: {source}")]
+    Replies {
+        /// What is wrong.
+        source: ReplyFilterError,
     },
     /// The text of `--template`.
     #[error("--template: {source}")]
@@ -43,6 +50,7 @@ impl FormError {
             Self::Jq {
                 source: JqError::Syntax { .. } | JqError::TooLong,
             }
+            | Self::Replies { .. }
             | Self::Template {
                 source:
                     TemplateError::Syntax { .. }
@@ -57,6 +65,9 @@ impl FormError {
     pub fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Jq { .. } => "write it like `--jq '.replies[].sender'`; `-j` shows the document",
+            Self::Replies { .. } => {
+                "write it like `--filter-replies 'ok() and data(\"status\") == \"stopped\"'`"
+            }
             Self::Template { .. } => "write it like `--template '{{ sender }} {{ data.status }}'`",
             Self::File { .. } => return Vec::new(),
         };
@@ -93,6 +104,12 @@ pub fn json(flags: &Json) -> Result<Option<JsonForm>, FormError> {
 /// The expression of `--jq`.
 pub fn jq(code: &str) -> Result<Jq, FormError> {
     Jq::new(code).map_err(|source| FormError::Jq { source })
+}
+
+/// The expression of `--filter-replies`, if it is given.
+pub fn replies(text: Option<&str>) -> Result<Option<ReplyFilter>, FormError> {
+    let filter = text.map(ReplyFilter::new).transpose();
+    filter.map_err(|source| FormError::Replies { source })
 }
 
 /// The template of `--template`, which will be given values of these names: the text itself, or what is in `@FILE`.

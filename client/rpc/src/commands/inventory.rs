@@ -7,11 +7,13 @@ mod export;
 use std::collections::BTreeSet;
 
 use muster_wire::identity::Identity;
+use muster_wire::state::Facts;
 
 use super::context::Context;
 use super::form;
 use crate::ask::{Fleet, Found, Plan, Progress, Question, Schemas, Target, Words};
 use crate::cli::inventory;
+use crate::completion::memory::Memory;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::render::inventory::{Document, Inventory};
@@ -59,8 +61,25 @@ async fn about(
     } else if inventory.stats.responses() + statistics.stats.responses() > 0 {
         cx.printer.text(page.text(cx.printer.screen().width))?;
     }
+    remember(&inventory, cx);
     complain(node, &[&inventory, &statistics], cx);
     Ok(inventory.stats.exit().max(statistics.stats.exit()))
+}
+
+/// Keeps the names of facts for completion.
+fn remember(inventory: &Report, cx: Context<'_>) {
+    let data = inventory.replies.iter().map(|reply| &reply.data);
+    let facts = data.filter_map(|data| data.get("facts").cloned());
+    let facts = facts.filter_map(|facts| Facts::from_value(facts).ok());
+    let names = facts.flat_map(|facts| {
+        let leaves = facts.leaves().into_iter().map(|(name, _)| name);
+        leaves.collect::<Vec<String>>()
+    });
+    let seen = Memory {
+        facts: names.collect(),
+        ..Memory::default()
+    };
+    Memory::add(cx.environment, seen);
 }
 
 async fn ask(

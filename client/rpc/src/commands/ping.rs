@@ -31,6 +31,7 @@ pub async fn run(args: Ping, cx: Context<'_>) -> Result<Exit, Error> {
         })
         .await?;
     printed?;
+    cx.remember(pongs.iter().map(|pong| &pong.node));
     if let Some(json) = &json {
         cx.json(&Document::new(&pongs, !complete), json)?;
     } else {

@@ -6,17 +6,22 @@ use muster_client::{Source, choose};
 use muster_ddl::Action;
 
 use super::context::Context;
-use crate::ask::{AskError, Fleet, Plan, Progress, Question, Target, Words, read_secrets};
+use super::form;
+use crate::ask::{AskError, Fleet, Plan, Progress, Question, Schemas, Target, Words, read_secrets};
 use crate::cli::Cli;
 use crate::cli::request::Request;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::printer::Talk;
+use crate::render::agent_help;
 use crate::render::request::View;
 use output::{Form, Output, complain, divert};
 
 /// Runs the command. Replies are shown as they come, unless they are sorted or go into a document.
 pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
+    if args.help {
+        return help(&args, cx);
+    }
     if let Some(path) = &args.output.file {
         divert(path, cx)?;
     }
@@ -28,9 +33,26 @@ pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
     ended
 }
 
+/// Tells how the agent or its action is used.
+fn help(args: &Request, cx: Context<'_>) -> Result<Exit, Error> {
+    let mut schemas = Schemas::load(cx.settings_if_any()?.as_ref())?;
+    if args.bare {
+        schemas.commands = Cli::commands();
+    }
+    let words = Words::read(&args.agent, &args.words)?;
+    let ddl = schemas.agent(&words.agent)?;
+    let page = match words.action {
+        None => agent_help::agent(ddl),
+        Some(_) => agent_help::action(ddl, schemas.action(&words)?.1),
+    };
+    cx.printer.text(page)?;
+    Ok(Exit::Passed)
+}
+
 async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error> {
     let target = cx.target(&args.filters)?;
     let words = Words::read(&args.agent, &args.words)?;
+    let filter = form::replies(args.output.filter_replies.as_deref())?;
     // A wrong command line is told before a missing configuration.
     let settings = cx.settings_if_any()?;
     let mut schemas = cx.schemas(settings.as_ref())?;
@@ -49,6 +71,7 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
     let fleet = Fleet::connect(&settings, &target).await?;
     let progress = Progress::new(cx.printer, !form.is_json() && !args.output.no_progress);
     let mut found = fleet.discover(&target, &progress).await?;
+    cx.remember(&found.nodes);
     if let Some(limit) = args.pace.limit() {
         found.nodes = choose(&found.nodes, limit, args.pace.limit_seed);
     }
@@ -62,6 +85,7 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
     };
     let output = Output {
         form,
+        filter,
         sort: args.output.sort,
         view: View {
             action,

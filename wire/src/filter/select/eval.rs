@@ -11,7 +11,7 @@ use super::ast::{Condition, Output, Subject, Test, Tree};
 use super::semver::Constraint;
 use crate::filter::known::{Found, Known, Lookup, Progress, Truth};
 use crate::filter::term::{Literal, Operand, Operator};
-use crate::state::NodeView;
+use crate::state::{FactPath, NodeView};
 
 /// Where answers of data sources come from.
 type Answers<'a> = &'a dyn Fn(&Lookup) -> Option<&'a Found>;
@@ -38,6 +38,23 @@ impl Select {
             (condition.to_string(), truth)
         };
         self.0.terms().into_iter().map(judge).collect()
+    }
+
+    /// The facts that the expression asks for, as often as it does.
+    pub fn facts(&self) -> Vec<&FactPath> {
+        let terms = self.0.terms().into_iter();
+        terms
+            .filter_map(|condition| match condition {
+                Condition::Of(Subject::Fact(path), _) => Some(path),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Whether the expression asks for classes or agents.
+    pub fn asks_for_names(&self) -> bool {
+        let is_name = |condition: &&Condition| !matches!(condition, Condition::Of(..));
+        self.0.terms().iter().any(is_name)
     }
 
     /// The questions to data sources that the expression may need answered, each once.

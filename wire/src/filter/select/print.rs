@@ -51,7 +51,10 @@ impl fmt::Display for Condition {
 
 impl fmt::Display for Output {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}.{}", self.lookup, self.name)
+        match self.name.as_str() {
+            "" => self.lookup.fmt(out),
+            name => write!(out, "{}.{name}", self.lookup),
+        }
     }
 }
 

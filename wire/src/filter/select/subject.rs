@@ -1,6 +1,6 @@
 //! Reads what a value is taken from, a fact or an output of a data source, and says whether it can be compared so.
 
-use super::ast::{Call, Output, Subject, Test, Value, ValueKind};
+use super::ast::{Call, Field, Output, Subject, Test, Value, ValueKind};
 use super::check::Checker;
 use super::{MAX_SELECT_LOOKUPS, check};
 use crate::filter::error::Fault;
@@ -47,7 +47,7 @@ impl Checker<'_> {
     pub(super) fn output(&mut self, at: usize, call: Call) -> Result<Output, Fault> {
         self.source(at, &call)?;
         let source = call.source;
-        let Some(field) = call.field else {
+        let Some(field) = call.field.or_else(|| self.itself(at, &source)) else {
             let expected = format!("an output after {source}(...), such as {source}(...).{}", {
                 let declared = self.declared.and_then(|sources| sources.get(&source));
                 let first = declared.and_then(|source| source.outputs.keys().next());
@@ -55,7 +55,7 @@ impl Checker<'_> {
             });
             return Err(Fault::new(at, expected));
         };
-        if !is_name(&field.name, |c| c.is_ascii_alphanumeric()) {
+        if field.at != at && !is_name(&field.name, |c| c.is_ascii_alphanumeric()) {
             let expected = format!("one name of an output after {source}(...)");
             return Err(Fault::new(field.at, expected));
         }
@@ -80,6 +80,15 @@ impl Checker<'_> {
         Ok(Output {
             lookup,
             name: field.name,
+        })
+    }
+
+    /// What a source stands for by itself, if it is declared to.
+    fn itself(&self, at: usize, source: &str) -> Option<Field> {
+        let declared = self.declared?.get(source)?;
+        declared.outputs.contains_key("").then(|| Field {
+            at,
+            name: String::new(),
         })
     }
 

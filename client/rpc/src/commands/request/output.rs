@@ -21,6 +21,7 @@ use crate::render::progress;
 use crate::render::reply_values::{NAMES, Values};
 use crate::render::request::{View, balance};
 use crate::render::template::Template;
+use crate::reply_filter::ReplyFilter;
 use crate::report::{Reply, Report};
 use crate::screen::Screen;
 
@@ -85,6 +86,8 @@ impl Form {
 pub struct Output<'a> {
     /// In which form.
     pub form: &'a Form,
+    /// Which replies count; all when absent.
+    pub filter: Option<ReplyFilter>,
     /// Whether replies wait for all others, and are sorted by node.
     pub sort: bool,
     /// What people want to see.
@@ -123,7 +126,7 @@ impl Output<'_> {
 
     /// A node has answered.
     fn reply(&self, reply: &Reply) -> Result<(), Error> {
-        if self.sort || self.form.waits() {
+        if self.sort || self.form.waits() || !self.accepts(reply) {
             return Ok(());
         }
         self.show(reply)
@@ -132,10 +135,12 @@ impl Output<'_> {
     /// All is over.
     pub fn end(&self, report: &Report, target: &Target) -> Result<(), Error> {
         if let Form::Document(form) = self.form {
-            return self.cx.json(&json::Request::new(report), form);
+            let mut report = report.clone();
+            report.replies.retain(|reply| self.accepts(reply));
+            return self.cx.json(&json::Request::new(&report), form);
         }
         if self.sort && !self.form.waits() {
-            for reply in &report.replies {
+            for reply in report.replies.iter().filter(|reply| self.accepts(reply)) {
                 self.show(reply)?;
             }
         }
@@ -169,8 +174,20 @@ impl Output<'_> {
         Ok(())
     }
 
+    fn accepts(&self, reply: &Reply) -> bool {
+        let filter = self.filter.as_ref();
+        filter.is_none_or(|filter| filter.accepts(reply))
+    }
+
+    /// Whether the reply is worth showing to people: what was asked for expressly is, whatever the schema says.
+    fn is_shown(&self, reply: &Reply) -> bool {
+        let is_asked_for = self.filter.is_some() && self.view.wish.is_none();
+        is_asked_for || self.view.shows(reply)
+    }
+
     fn table(&self, report: &Report) -> Result<(), OutputError> {
         let mut replies: Vec<&Reply> = report.replies.iter().collect();
+        replies.retain(|reply| self.accepts(reply));
         if self.view.wish.is_some() {
             replies.retain(|reply| self.view.shows(reply));
         }
@@ -188,9 +205,11 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn shown<'a>(&self, report: &'a Report) -> impl Iterator<Item = &'a Reply> {
-        let view = self.view;
-        report.replies.iter().filter(move |reply| view.shows(reply))
+    fn shown<'a>(&'a self, report: &'a Report) -> impl Iterator<Item = &'a Reply> {
+        report
+            .replies
+            .iter()
+            .filter(|reply| self.accepts(reply) && self.is_shown(reply))
     }
 
     /// Tells who asked for details that they can have less of them.
@@ -210,9 +229,11 @@ impl Output<'_> {
 
     fn show(&self, reply: &Reply) -> Result<(), Error> {
         match self.form {
-            Form::Text if self.view.shows(reply) => self.cx.printer.text(self.view.block(reply))?,
+            Form::Text if self.is_shown(reply) => self.cx.printer.text(self.view.block(reply))?,
             Form::Lines => self.line(&Line::result(reply))?,
-            Form::Senders if reply.is_ok() => self.cx.printer.line(reply.node.as_str())?,
+            Form::Senders if reply.is_ok() || self.filter.is_some() => {
+                self.cx.printer.line(reply.node.as_str())?
+            }
             Form::Template(template) if self.view.wish.is_none() || self.view.shows(reply) => {
                 let text = template
                     .render(&Values::new(reply))

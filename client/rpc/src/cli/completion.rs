@@ -1,0 +1,41 @@
+//! `rpc completion`, and what shells call behind it: what may be typed.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::completion::Shell;
+
+/// Examples.
+pub const AFTER: &str = "Examples:
+  source <(rpc completion bash)
+  rpc completion zsh > ~/.zfunc/_rpc
+  rpc completion fish > ~/.config/fish/completions/rpc.fish
+
+Names of nodes and facts are those that commands have seen in the last day.";
+
+/// `rpc completion`.
+#[derive(Debug, Args)]
+pub struct Completion {
+    /// The shell: bash, zsh or fish
+    #[arg(value_name = "SHELL", hide_possible_values = true)]
+    pub shell: Shell,
+}
+
+/// `rpc complete`, for the scripts only.
+#[derive(Debug, Args)]
+pub struct Complete {
+    /// The shell
+    pub shell: Shell,
+    /// What it knows of the line
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
+/// `rpc man`, for packages only.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The directory that the pages are written into
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}

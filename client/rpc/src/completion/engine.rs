@@ -1,0 +1,381 @@
+//! Follows the words before the cursor through the commands, and says what could come next. A function of values.
+
+use std::collections::BTreeSet;
+
+use clap::{Arg, Command};
+use muster_client::DdlStore;
+use muster_ddl::{Action, Ddl, Input, ValueType};
+
+/// What words could mean besides commands and options.
+#[derive(Debug)]
+pub struct Known<'a> {
+    /// Agents and all about them.
+    pub agents: &'a DdlStore,
+    /// Names of nodes.
+    pub nodes: &'a BTreeSet<String>,
+    /// Names of facts.
+    pub facts: &'a BTreeSet<String>,
+}
+
+/// A word that could stand there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The whole word.
+    pub word: String,
+    /// What it means, on a line; may be empty.
+    pub help: String,
+}
+
+impl Candidate {
+    fn new(word: impl Into<String>, help: &str) -> Self {
+        let help = help.lines().next().unwrap_or_default();
+        Self {
+            word: word.into(),
+            help: crate::render::printable::line(help).into_owned(),
+        }
+    }
+}
+
+/// Where the words before the cursor have led.
+struct Place<'a> {
+    command: &'a Command,
+    positionals: Vec<&'a str>,
+    /// The option whose value comes next.
+    pending: Option<&'a Arg>,
+    is_over: bool,
+}
+
+/// The words that could stand in the place of `current`, after `before`; `root` must be built. Hidden ones are left out.
+pub fn complete(
+    root: &Command,
+    known: &Known<'_>,
+    before: &[String],
+    current: &str,
+) -> Vec<Candidate> {
+    let place = Place::after(root, before);
+    let mut candidates = match (place.pending, current.split_once('=')) {
+        (Some(option), _) => known.values(option),
+        (None, Some((name, _))) if name.starts_with("--") && !place.is_over => {
+            let values = place.option(name).map(|option| known.values(option));
+            let whole = |value: Candidate| Candidate {
+                word: format!("{name}={}", value.word),
+                ..value
+            };
+            values.into_iter().flatten().map(whole).collect()
+        }
+        _ if current.starts_with('-') && !place.is_over => options(place.command),
+        _ => place.words(root, known, current),
+    };
+    candidates.retain(|candidate| candidate.word.starts_with(current));
+    candidates
+}
+
+impl<'a> Place<'a> {
+    fn after(root: &'a Command, before: &'a [String]) -> Self {
+        let mut place = Self {
+            command: root,
+            positionals: Vec::new(),
+            pending: None,
+            is_over: false,
+        };
+        for word in before {
+            place.step(root, word);
+        }
+        place
+    }
+
+    fn step(&mut self, root: &'a Command, word: &'a str) {
+        if self.pending.take().is_some() {
+            return;
+        }
+        if self.is_over || !word.starts_with('-') || word == "-" {
+            self.word(root, word);
+        } else if word == "--" {
+            self.is_over = true;
+        } else if word.starts_with("--") {
+            if !word.contains('=') {
+                self.pending = self.option(word).filter(|option| takes_value(option));
+            }
+        } else {
+            self.pending = self.last_short(word);
+        }
+    }
+
+    /// A word that is no option: a command, an agent in the place of one, or what the command takes.
+    fn word(&mut self, root: &'a Command, word: &'a str) {
+        let command = self.command.find_subcommand(word);
+        match command.filter(|_| self.positionals.is_empty()) {
+            Some(command) => self.command = command,
+            None if std::ptr::eq(self.command, root) => {
+                self.command = root.find_subcommand("do").unwrap_or(root);
+                self.positionals.push(word);
+            }
+            None => self.positionals.push(word),
+        }
+    }
+
+    fn option(&self, name: &str) -> Option<&'a Arg> {
+        let name = name.trim_start_matches('-');
+        self.command.get_arguments().find(|arg| {
+            arg.get_long() == Some(name)
+                || arg
+                    .get_all_aliases()
+                    .is_some_and(|aliases| aliases.contains(&name))
+        })
+    }
+
+    /// Of `-vt` the option that still wants its value.
+    fn last_short(&self, word: &str) -> Option<&'a Arg> {
+        let mut letters = word.chars().skip(1).peekable();
+        while let Some(letter) = letters.next() {
+            let is_it = |arg: &&Arg| arg.get_short() == Some(letter);
+            let option = self.command.get_arguments().find(is_it)?;
+            if takes_value(option) {
+                return letters.peek().is_none().then_some(option);
+            }
+        }
+        None
+    }
+
+    /// What could stand here that is no option.
+    fn words(&self, root: &Command, known: &Known<'_>, current: &str) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        if self.positionals.is_empty() {
+            let commands = self
+                .command
+                .get_subcommands()
+                .filter(|command| !command.is_hide_set());
+            candidates.extend(
+                commands.map(|command| Candidate::new(command.get_name(), &about(command))),
+            );
+        }
+        if std::ptr::eq(self.command, root) {
+            candidates.extend(known.agents());
+        } else if self.command.get_name() == "do" && !self.positionals.is_empty() {
+            candidates.extend(known.request(&self.positionals, current));
+        } else if let Some(arg) = self.command.get_positionals().nth(self.positionals.len()) {
+            candidates.extend(known.values(arg));
+        }
+        candidates
+    }
+}
+
+fn takes_value(arg: &Arg) -> bool {
+    arg.get_action().takes_values()
+}
+
+fn about(command: &Command) -> String {
+    command
+        .get_about()
+        .map(ToString::to_string)
+        .unwrap_or_default()
+}
+
+fn options(command: &Command) -> Vec<Candidate> {
+    let visible = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let mut candidates = Vec::new();
+    for arg in visible {
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let long = arg.get_long().map(|long| format!("--{long}"));
+        let short = arg.get_short().map(|short| format!("-{short}"));
+        candidates.extend(long.or(short).map(|word| Candidate::new(word, &help)));
+    }
+    candidates
+}
+
+impl Known<'_> {
+    /// The values that an option or argument may have, as far as they can be listed.
+    fn values(&self, arg: &Arg) -> Vec<Candidate> {
+        let possible = arg.get_possible_values();
+        if !possible.is_empty() {
+            let shown = possible.iter().filter(|value| !value.is_hide_set());
+            return shown
+                .map(|value| {
+                    let help = value
+                        .get_help()
+                        .map(ToString::to_string)
+                        .unwrap_or_default();
+                    Candidate::new(value.get_name(), &help)
+                })
+                .collect();
+        }
+        let names = arg.get_value_names().unwrap_or_default();
+        let plain =
+            |names: &BTreeSet<String>| names.iter().map(|name| Candidate::new(name, "")).collect();
+        match (
+            arg.get_id().as_str(),
+            names.first().map(|name| name.as_str()),
+        ) {
+            ("display", _) => ["ok", "failed", "all", "none"]
+                .map(|word| Candidate::new(word, ""))
+                .into(),
+            (_, Some("NODE")) => plain(self.nodes),
+            (_, Some("AGENT")) => self.agents(),
+            (_, Some("FACT")) => plain(self.facts),
+            (_, Some("FACT=VALUE")) => {
+                let names = self.facts.iter();
+                names
+                    .map(|name| Candidate::new(format!("{name}="), ""))
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn agents(&self) -> Vec<Candidate> {
+        let agents = self.agents.all();
+        agents
+            .map(|ddl| Candidate::new(ddl.name(), &ddl.metadata().description))
+            .collect()
+    }
+
+    /// What may follow the agent of a request: an action, then inputs that were not given yet.
+    fn request(&self, words: &[&str], current: &str) -> Vec<Candidate> {
+        let Some((ddl, rest)) = words
+            .split_first()
+            .and_then(|(agent, rest)| Some((self.agents.get(agent)?, rest)))
+        else {
+            return Vec::new();
+        };
+        let (named, given) = match rest.split_first() {
+            Some((first, given)) if !first.contains('=') => (Some(*first), given),
+            _ => (None, rest),
+        };
+        let action = named
+            .or(ddl.default_action())
+            .and_then(|name| ddl.action(name));
+        let mut candidates = if rest.is_empty() {
+            actions(ddl)
+        } else {
+            Vec::new()
+        };
+        candidates.extend(
+            action
+                .into_iter()
+                .flat_map(|action| inputs(action, given, current)),
+        );
+        candidates
+    }
+}
+
+fn actions(ddl: &Ddl) -> Vec<Candidate> {
+    let actions = ddl.actions().iter();
+    actions
+        .map(|action| Candidate::new(action.name(), action.description()))
+        .collect()
+}
+
+fn inputs(action: &Action, given: &[&str], current: &str) -> Vec<Candidate> {
+    if let Some(input) = current
+        .split_once('=')
+        .and_then(|(name, _)| action.input(name))
+    {
+        let values = values(input).into_iter();
+        return values
+            .map(|value| Candidate::new(format!("{}={value}", input.name), ""))
+            .collect();
+    }
+    let is_given = |input: &&Input| {
+        given
+            .iter()
+            .any(|word| word.split('=').next() == Some(&input.name))
+    };
+    let missing = action.inputs().iter().filter(|input| !is_given(input));
+    missing
+        .map(|input| {
+            let help = if input.description.is_empty() {
+                &input.prompt
+            } else {
+                &input.description
+            };
+            Candidate::new(format!("{}=", input.name), help)
+        })
+        .collect()
+}
+
+/// The values of an input that can be listed.
+fn values(input: &Input) -> Vec<String> {
+    match input.value_type {
+        ValueType::List => input.choices.clone(),
+        ValueType::Boolean => ["true", "false"].map(str::to_owned).to_vec(),
+        _ => input
+            .default
+            .iter()
+            .filter(|_| !input.sensitive)
+            .filter_map(|value| value.as_str().map(str::to_owned))
+            .filter(|value| !value.is_empty())
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory as _;
+    use muster_client::DdlStore;
+
+    use super::{Known, complete};
+    use crate::cli::Cli;
+
+    fn words(line: &str) -> Vec<String> {
+        let mut root = Cli::command();
+        root.build();
+        let agents = DdlStore::load(None).unwrap();
+        let nodes = BTreeSet::from(["db1.acme.net", "web1.acme.net"].map(str::to_owned));
+        let facts = BTreeSet::from(["country", "os.family"].map(str::to_owned));
+        let known = Known {
+            agents: &agents,
+            nodes: &nodes,
+            facts: &facts,
+        };
+        let mut before: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let current = before.pop().unwrap();
+        complete(&root, &known, &before, &current)
+            .into_iter()
+            .map(|candidate| candidate.word)
+            .collect()
+    }
+
+    #[test]
+    fn commands_and_agents_come_first() {
+        let first = words("");
+        for word in ["find", "facts", "do", "puppetral", "service"] {
+            assert!(first.contains(&word.to_owned()), "{word}: {first:?}");
+        }
+        assert!(!first.contains(&"complete".to_owned()), "hidden");
+        assert_eq!(words("inv"), ["inventory"]);
+        assert_eq!(words("plugin do"), ["doc"]);
+        assert_eq!(words("plugin doc rpcu"), ["rpcutil"]);
+    }
+
+    #[test]
+    fn a_request_is_completed_from_its_schema() {
+        for lead in ["", "do ", "-v ", "-c rpc.toml do "] {
+            let actions = words(&format!("{lead}service sta"));
+            assert_eq!(actions, ["start", "status"], "{lead}");
+        }
+        assert_eq!(words("service restart -C apache s"), ["service="]);
+        assert!(words("service restart service=httpd s").is_empty());
+        assert!(words("puppetral do noop=").contains(&"noop=true".to_owned()));
+        assert!(
+            words("puppetral ty").contains(&"type=".to_owned()),
+            "of the default action"
+        );
+        assert!(words("nonsense ").is_empty());
+    }
+
+    #[test]
+    fn options_and_their_values() {
+        assert_eq!(words("find --with-i"), ["--with-identity"]);
+        assert_eq!(words("find --with-identity web"), ["web1.acme.net"]);
+        assert_eq!(words("find -I db"), ["db1.acme.net"]);
+        assert_eq!(words("find -vI db"), ["db1.acme.net"]);
+        assert_eq!(words("find -F os"), ["os.family="]);
+        assert_eq!(words("facts c"), ["country"]);
+        assert_eq!(words("service status --display f"), ["failed"]);
+        assert_eq!(words("find --color=n"), ["--color=never"]);
+        assert_eq!(words("inventory web"), ["web1.acme.net"]);
+        assert!(words("find -- --with").is_empty());
+    }
+}

@@ -1,0 +1,56 @@
+//! The scripts that tie completion to a shell. They ask `rpc` for each word, so that they need not change with it.
+
+use super::line::Shell;
+
+/// The script for a shell to source.
+pub fn script(shell: Shell) -> &'static str {
+    match shell {
+        Shell::Bash => BASH,
+        Shell::Zsh => ZSH,
+        Shell::Fish => FISH,
+    }
+}
+
+const BASH: &str = r#"# Completion of rpc for bash: source it, or put it into bash-completion's completions directory as `rpc`.
+_rpc() {
+    local IFS=$'\n'
+    COMPREPLY=($(rpc complete bash -- "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null))
+    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then
+        compopt -o nospace 2>/dev/null
+    fi
+}
+complete -o default -F _rpc rpc
+"#;
+
+const ZSH: &str = r#"#compdef rpc
+# Completion of rpc for zsh: put it into a directory of $fpath as `_rpc`, or source it after compinit.
+_rpc() {
+    local -a candidates open closed
+    candidates=("${(@f)$(rpc complete zsh -- "${(@)words[1,CURRENT]}" 2>/dev/null)}")
+    candidates=(${candidates:#})
+    if (( ! ${#candidates} )); then
+        _files
+        return
+    fi
+    open=(${(M)candidates:#*=:*})
+    closed=(${candidates:#*=:*})
+    _describe -V 'rpc' closed -- open -S ''
+}
+if [ "$funcstack[1]" = "_rpc" ]; then
+    _rpc "$@"
+else
+    compdef _rpc rpc
+fi
+"#;
+
+const FISH: &str = r"# Completion of rpc for fish: put it into ~/.config/fish/completions as `rpc.fish`.
+function __rpc_complete
+    set -l found (rpc complete fish -- (commandline -opc) (commandline -ct) 2>/dev/null)
+    if test (count $found) -gt 0
+        printf '%s\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c rpc -f -a '(__rpc_complete)'
+";

@@ -1,0 +1,229 @@
+//! `--filter-replies`: which replies count, in the language of `--select` with words for replies: `ok() and
+//! data("status") == "stopped"`. A function of a reply; nobody is asked.
+
+use std::sync::Arc;
+
+use muster_wire::filter::{
+    FilterError, Found, Kind, Known, Lookup, Progress, Query, Select, Source, Sources, Truth,
+};
+use muster_wire::state::{FactPath, Facts, NodeView};
+use muster_wire::status::{Reason, Status};
+use serde_json::{Map, Value, json};
+
+use crate::report::Reply;
+
+/// Functions without an argument that are true or false of a reply.
+const OUTCOMES: [&str; 8] = [
+    "ok",
+    "failed",
+    "aborted",
+    "unknown_action",
+    "missing_data",
+    "invalid_data",
+    "unknown_error",
+    "denied",
+];
+/// Words that stand for something a reply says.
+const WORDS: [&str; 3] = ["code", "msg", "time"];
+/// A function's own value, as the language calls it.
+const ITSELF: &str = "";
+
+/// An expression over replies.
+#[derive(Debug, Clone)]
+pub struct ReplyFilter(Select);
+
+/// Why there is no such expression.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplyFilterError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] FilterError),
+    /// It asks for something that replies do not have.
+    #[error(
+        "replies have no {word:?}; they have code, msg and time, and data(\"name\") for outputs"
+    )]
+    Word {
+        /// The word.
+        word: String,
+    },
+    /// A word without a comparison, which would be a class of a node.
+    #[error("a word alone says nothing of a reply; write ok(), or data(\"name\") == \"value\"")]
+    Name,
+}
+
+impl ReplyFilter {
+    /// Reads an expression.
+    pub fn new(text: &str) -> Result<Self, ReplyFilterError> {
+        let select = Select::parse_declared(text, &functions())?;
+        if select.asks_for_names() {
+            return Err(ReplyFilterError::Name);
+        }
+        let unknown = select
+            .facts()
+            .into_iter()
+            .find(|path| !WORDS.contains(&path.as_str()));
+        match unknown {
+            Some(path) => Err(ReplyFilterError::Word {
+                word: path.as_str().to_owned(),
+            }),
+            None => Ok(Self(select)),
+        }
+    }
+
+    /// Whether the reply counts. What it does not say is neither equal nor found.
+    pub fn accepts(&self, reply: &Reply) -> bool {
+        let words = Map::from_iter([
+            ("code".to_owned(), json!(reply.status)),
+            ("msg".to_owned(), json!(reply.message)),
+            ("time".to_owned(), json!(reply.took)),
+        ]);
+        // Words and outputs beyond the limits of facts are as though they were not there.
+        let words = Facts::from_map(words).unwrap_or_default();
+        let data = Facts::from_map(reply.data.clone()).unwrap_or_default();
+        let view = NodeView {
+            identity: reply.node.as_str(),
+            facts: &words,
+            classes: &[],
+            agents: &[],
+            collectives: &[],
+        };
+        let mut known = Known::default();
+        loop {
+            match self.0.evaluate(&view, &known) {
+                Progress::Decided(truth) => return truth == Truth::True,
+                Progress::Needs(lookup) => {
+                    let value = answer(reply, &data, lookup);
+                    let found = Map::from_iter([(ITSELF.to_owned(), value)]);
+                    known.insert(lookup.clone(), Found::Values(found));
+                }
+            }
+        }
+    }
+}
+
+fn functions() -> Sources {
+    let mut functions = Sources::default();
+    let itself = |kind| [(ITSELF.to_owned(), kind)].into();
+    for name in OUTCOMES.into_iter().chain(["timeout"]) {
+        let source = Source {
+            query: None,
+            outputs: itself(Kind::Boolean),
+        };
+        functions.declare(name, source);
+    }
+    let source = Source {
+        query: None,
+        outputs: itself(Kind::Text),
+    };
+    functions.declare("sender", source);
+    let query = Query {
+        optional: false,
+        prompt: "the name of an output, such as \"status\" or \"os.family\"".to_owned(),
+        check: Arc::new(|path| {
+            FactPath::parse(path)
+                .map(drop)
+                .map_err(|error| error.to_string())
+        }),
+    };
+    let source = Source {
+        query: Some(query),
+        outputs: itself(Kind::Any),
+    };
+    functions.declare("data", source);
+    functions
+}
+
+fn answer(reply: &Reply, data: &Facts, lookup: &Lookup) -> Value {
+    let is = |status| Value::from(reply.status == status);
+    match (lookup.source.as_str(), &lookup.query) {
+        ("ok", _) => is(Status::Ok),
+        ("failed", _) => Value::from(!reply.is_ok()),
+        ("aborted", _) => is(Status::Failed),
+        ("unknown_action", _) => is(Status::UnknownAction),
+        ("missing_data", _) => is(Status::MissingData),
+        ("invalid_data", _) => is(Status::InvalidData),
+        ("unknown_error", _) => is(Status::Other),
+        ("denied", _) => Value::from(matches!(reply.reason, Some(Reason::Denied { .. }))),
+        ("timeout", _) => Value::from(matches!(reply.reason, Some(Reason::Timeout { .. }))),
+        ("sender", _) => Value::from(reply.node.as_str()),
+        ("data", Some(path)) => {
+            let path = FactPath::parse(path).ok();
+            let value = path.and_then(|path| data.lookup(&path));
+            value.cloned().unwrap_or_default()
+        }
+        _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::status::Reason;
+    use serde_json::json;
+
+    use super::{ReplyFilter, ReplyFilterError};
+    use crate::render::fixtures::reply;
+
+    #[test]
+    fn replies_are_told_apart() {
+        let data =
+            json!({"status": "stopped", "n": 3, "tags": ["a", "b"], "os": {"family": "Debian"}});
+        let good = reply("web1.example.net", 0, "OK", data);
+        let mut bad = reply("db1.example.net", 5, "you may not", json!({}));
+        bad.reason = Some(Reason::Denied {
+            rule: "default".to_owned(),
+        });
+        for (text, of_good, of_bad) in [
+            ("ok()", true, false),
+            ("!ok()", false, true),
+            ("failed()", false, true),
+            ("failed() and denied()", false, true),
+            ("aborted() or timeout() or missing_data()", false, false),
+            ("unknown_error()", false, true),
+            ("ok() && data(\"status\") == \"stopped\"", true, false),
+            ("data(\"n\") >= 3", true, false),
+            ("data('n') > 3", false, false),
+            ("data(\"os.family\") =~ /^deb/i", true, false),
+            ("include(data(\"tags\"), \"a\")", true, false),
+            ("data(\"nothing\") == 1", false, false),
+            ("code == 5 and msg =~ /may not/", false, true),
+            ("time < 1000", true, true),
+            ("sender() =~ /^web/", true, false),
+            (
+                "sender() == 'db1.example.net' or data('n') in [2, 3]",
+                true,
+                true,
+            ),
+        ] {
+            let filter = ReplyFilter::new(text).unwrap();
+            assert_eq!(
+                (filter.accepts(&good), filter.accepts(&bad)),
+                (of_good, of_bad),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_of_a_reply_is_refused() {
+        for text in [
+            "ok",
+            "kode == 1",
+            "okay()",
+            "data() == 1",
+            "data(\"\") == 1",
+            "ok() = 3",
+            "sender()",
+            "ok(",
+            "",
+            "with('a')",
+            "agent('a')",
+            "ok().x",
+        ] {
+            assert!(ReplyFilter::new(text).is_err(), "{text}");
+        }
+        let error = ReplyFilter::new("kode == 1").unwrap_err();
+        assert!(matches!(error, ReplyFilterError::Word { word } if word == "kode"));
+        let error = ReplyFilter::new("okk()").unwrap_err();
+        assert!(error.to_string().contains("ok"), "{error}");
+    }
+}
