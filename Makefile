@@ -43,10 +43,15 @@ bench: tools ## a signed ping over 1,000 and 10,000 nodes beside its floors
 fuzz: ## each decoder for a minute (needs nightly and cargo-fuzz)
 	tools/fuzz
 
-install: ## rpc and rpcd, below DESTDIR and PREFIX
+install: ## rpc and rpcd, manual pages and completions, below DESTDIR and PREFIX
 	cargo build --release --locked --bin rpc --bin rpcd
 	install -D -m 0755 target/release/rpcd $(DESTDIR)$(or $(PREFIX),/usr/local)/sbin/rpcd
 	install -D -m 0755 target/release/rpc $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/rpc
+	target/release/rpc man $(DESTDIR)$(or $(PREFIX),/usr/local)/share/man/man1
+	install -d $(DESTDIR)$(or $(PREFIX),/usr/local)/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
+	target/release/rpc completion bash > $(DESTDIR)$(or $(PREFIX),/usr/local)/share/bash-completion/completions/rpc
+	target/release/rpc completion zsh > $(DESTDIR)$(or $(PREFIX),/usr/local)/share/zsh/site-functions/_rpc
+	target/release/rpc completion fish > $(DESTDIR)$(or $(PREFIX),/usr/local)/share/fish/vendor_completions.d/rpc.fish
 	install -D -m 0644 packaging/rpcd.service $(DESTDIR)/usr/lib/systemd/system/rpcd.service
 
 clean: ## remove what was built

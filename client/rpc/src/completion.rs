@@ -7,6 +7,6 @@ mod line;
 pub mod memory;
 mod script;
 
-pub use engine::{Candidate, Known, complete};
+pub use engine::{Known, complete};
 pub use line::{Line, Shell};
 pub use script::script;

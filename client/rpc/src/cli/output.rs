@@ -5,6 +5,10 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use muster_ddl::DisplayOverride;
 
+/// Help that is no Markdown.
+const REPLIES: &str =
+    "Only the replies for which this holds, as in 'failed() or data(\"status\") == \"stopped\"'";
+
 const HEADING: &str = "Output";
 /// The forms that exclude one another.
 const FORMS: [&str; 6] = ["json", "jsonl", "senders", "table", "group", "template"];
@@ -38,8 +42,8 @@ pub struct Output {
     /// Print this for each reply, as in '{{ sender }} {{ data.status }}'; @FILE reads a file
     #[arg(long, value_name = "TEXT|@FILE", help_heading = HEADING)]
     pub template: Option<String>,
-    /// Only the replies for which this holds, as in 'failed() or data("status") == "stopped"'
-    #[arg(long, value_name = "EXPR", help_heading = HEADING)]
+    /// Only the replies for which this holds
+    #[arg(long, help = REPLIES, value_name = "EXPR", help_heading = HEADING)]
     pub filter_replies: Option<String>,
     /// Write results into this file, not to standard output
     #[arg(short = 'o', long = "output", value_name = "FILE", help_heading = HEADING)]

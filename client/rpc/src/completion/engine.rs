@@ -204,7 +204,7 @@ impl Known<'_> {
             |names: &BTreeSet<String>| names.iter().map(|name| Candidate::new(name, "")).collect();
         match (
             arg.get_id().as_str(),
-            names.first().map(|name| name.as_str()),
+            names.first().map(clap::builder::Str::as_str),
         ) {
             ("display", _) => ["ok", "failed", "all", "none"]
                 .map(|word| Candidate::new(word, ""))
@@ -353,7 +353,7 @@ mod tests {
     fn a_request_is_completed_from_its_schema() {
         for lead in ["", "do ", "-v ", "-c rpc.toml do "] {
             let actions = words(&format!("{lead}service sta"));
-            assert_eq!(actions, ["start", "status"], "{lead}");
+            assert_eq!(actions, ["status", "start"], "{lead}");
         }
         assert_eq!(words("service restart -C apache s"), ["service="]);
         assert!(words("service restart service=httpd s").is_empty());

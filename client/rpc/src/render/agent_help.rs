@@ -52,7 +52,7 @@ pub fn action(ddl: &Ddl, action: &Action) -> String {
     let (optional, needed): (Vec<&Input>, Vec<&Input>) =
         inputs.partition(|input| input.optional || input.default.is_some());
     for input in needed {
-        usage.push_str(&format!(" {}={}", input.name, placeholder(input)));
+        usage.extend([" ", &input.name, "=", &placeholder(input)]);
     }
     if !optional.is_empty() || action.additional_input() {
         usage.push_str(" [KEY=VALUE]...");

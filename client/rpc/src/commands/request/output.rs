@@ -232,7 +232,7 @@ impl Output<'_> {
             Form::Text if self.is_shown(reply) => self.cx.printer.text(self.view.block(reply))?,
             Form::Lines => self.line(&Line::result(reply))?,
             Form::Senders if reply.is_ok() || self.filter.is_some() => {
-                self.cx.printer.line(reply.node.as_str())?
+                self.cx.printer.line(reply.node.as_str())?;
             }
             Form::Template(template) if self.view.wish.is_none() || self.view.shows(reply) => {
                 let text = template

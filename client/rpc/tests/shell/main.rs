@@ -1,0 +1,174 @@
+//! What shells and readers of manuals get: completion in a real bash, and pages that groff reads without complaint.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_types,
+    reason = "tests fail loudly, and run the command that is tested"
+)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const RPC: &str = env!("CARGO_BIN_EXE_rpc");
+
+fn is_there(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("SKIPPED: there is no {program}");
+    }
+    found
+}
+
+/// Runs `rpc` as somebody with nothing but this home.
+fn rpc(home: &Path, args: &[&str]) -> Output {
+    Command::new(RPC)
+        .args(args)
+        .env_clear()
+        .env("HOME", home)
+        .output()
+        .unwrap()
+}
+
+/// What bash offers at the end of the line.
+fn offered(home: &Path, line: &str) -> Vec<String> {
+    let script = r#"
+        source <(rpc completion bash)
+        COMP_LINE=$1 COMP_POINT=${#1}
+        _rpc
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let programs = Path::new(RPC).parent().unwrap().display().to_string();
+    let output = Command::new("bash")
+        .args(["-c", script, "bash", line])
+        .env_clear()
+        .env("HOME", home)
+        .env("PATH", format!("{programs}:/usr/bin:/bin"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines()
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn bash_completes_commands_agents_actions_inputs_and_values() {
+    if !is_there("bash") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let offered = |line| offered(home.path(), line);
+    assert_eq!(offered("rpc inv"), ["inventory"]);
+    assert_eq!(offered("rpc rpcu"), ["rpcutil"]);
+    assert_eq!(offered("rpc service sta"), ["status", "start"]);
+    assert_eq!(offered("rpc service status s"), ["service="]);
+    assert_eq!(
+        offered("rpc puppetral do noop=t"),
+        ["true"],
+        "bash keeps what stands before ="
+    );
+    assert_eq!(offered("rpc find --with-i"), ["--with-identity"]);
+    assert_eq!(offered("rpc service status --display n"), ["none"]);
+    assert!(offered("rpc inventory ").is_empty(), "no node was seen yet");
+    std::fs::create_dir_all(home.path().join(".cache/muster")).unwrap();
+    let seen = r#"{"nodes": ["web1.acme.net", "db1.acme.net"], "facts": ["os.family"]}"#;
+    std::fs::write(home.path().join(".cache/muster/seen.json"), seen).unwrap();
+    assert_eq!(offered("rpc inventory w"), ["web1.acme.net"]);
+    assert_eq!(offered("rpc find -I db"), ["db1.acme.net"]);
+    assert_eq!(offered("rpc facts o"), ["os.family"]);
+}
+
+#[test]
+fn every_shell_has_a_script() {
+    let home = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let output = rpc(home.path(), &["completion", shell]);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("rpc complete"));
+    }
+    assert_eq!(
+        rpc(home.path(), &["completion", "csh"]).status.code(),
+        Some(4)
+    );
+}
+
+#[test]
+fn manual_pages_are_sound() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("man");
+    let output = rpc(home.path(), &["man", directory.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for page in [
+        "rpc.1",
+        "rpc-do.1",
+        "rpc-find.1",
+        "rpc-plugin-doc.1",
+        "rpc-org-add.1",
+    ] {
+        assert!(directory.join(page).is_file(), "{page}");
+    }
+    assert!(!directory.join("rpc-complete.1").exists(), "hidden");
+    if !is_there("groff") {
+        return;
+    }
+    for page in std::fs::read_dir(&directory).unwrap() {
+        let page = page.unwrap().path();
+        let output = Command::new("groff")
+            .args(["-man", "-ww", "-Tascii", "-z"])
+            .arg(&page)
+            .output()
+            .unwrap();
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && complaints.is_empty(),
+            "{}: {complaints}",
+            page.display()
+        );
+    }
+}
+
+#[test]
+fn help_of_an_agent_needs_no_configuration() {
+    let home = tempfile::tempdir().unwrap();
+    for (args, expected) in [
+        (
+            ["service", "restart", "--help"].as_slice(),
+            "Usage: rpc service restart",
+        ),
+        (&["service", "--help"], "Usage: rpc service"),
+        (&["do", "rpcutil", "ping", "-h"], "Usage: rpc rpcutil ping"),
+    ] {
+        let output = rpc(home.path(), args);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains('\u{1b}'), "a pipe has no colours");
+    }
+    let output = rpc(home.path(), &["servce", "--help"]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("`service`"));
+}
+
+#[test]
+fn forms_are_read_before_anything_else() {
+    let home = tempfile::tempdir().unwrap();
+    let nowhere = home.path().join("out.json");
+    for (args, expected) in [
+        (["--jq", ".replies[] | nonsense"].as_slice(), "column 14"),
+        (&["--template", "{{ sendr }}"], "there is no `sendr`"),
+        (&["--template", "{{ sender"], "line 1"),
+        (&["--filter-replies", "ok() and"], "column"),
+        (&["--filter-replies", "kode == 1"], "\"kode\""),
+        (&["--table", "--json"], "cannot be used with"),
+        (&["--group", "--jq", "."], "cannot be used with"),
+    ] {
+        let request = ["rpcutil", "ping", "-o", nowhere.to_str().unwrap()];
+        let args: Vec<&str> = request.iter().chain(args).copied().collect();
+        let output = rpc(home.path(), &args);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{args:?}: {talk}");
+        assert!(talk.contains(expected), "{args:?}: {talk}");
+    }
+}
