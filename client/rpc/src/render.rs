@@ -6,6 +6,7 @@ pub mod agent_help;
 pub mod audit;
 pub mod collectives;
 pub mod columns;
+pub mod ddl_check;
 pub mod doctor;
 pub mod event;
 pub mod facts;

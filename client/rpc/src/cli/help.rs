@@ -36,6 +36,7 @@ fn pages() {
         vec!["plugin", "doc"],
         vec!["plugin", "fetch"],
         vec!["plugin", "generate"],
+        vec!["plugin", "check"],
     ] {
         let page = page(&path);
         assert!(is_within_width(&page), "{page}");

@@ -38,6 +38,13 @@ All nodes that answer must have the same DDL. One in `paths.ddls` wins.")]
 Put `disk.json` and `disk` into `paths.ddls` of a node, and a policy beside its
 others. Nothing that exists is overwritten.")]
     Generate(Generate),
+    /// Check DDL files: what is wrong with them, and where
+    #[command(after_help = "Examples:
+  rpc plugin check agents/*.json
+  rpc plugin check --strict mine.json -j
+
+Exits with 1 when a DDL is refused, and with --strict when one could be better.")]
+    Check(Check),
 }
 
 /// `rpc plugin generate`.
@@ -76,6 +83,20 @@ pub struct Fetch {
 /// `rpc plugin list`.
 #[derive(Debug, Args)]
 pub struct List {
+    /// Whether a document is wanted.
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// `rpc plugin check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The files
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Refuse what could be better, too
+    #[arg(long)]
+    pub strict: bool,
     /// Whether a document is wanted.
     #[command(flatten)]
     pub json: Json,

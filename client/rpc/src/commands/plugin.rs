@@ -2,6 +2,8 @@
 
 pub mod generate;
 
+mod check;
+
 use muster_ddl::doc;
 
 use super::context::Context;
@@ -23,6 +25,7 @@ pub async fn run(command: Plugin, cx: Context<'_>) -> Result<Exit, Error> {
         Plugin::Doc(args) => document(&args, cx),
         Plugin::Fetch(args) => fetch(args, cx).await,
         Plugin::Generate(args) => generate::run(&args, cx),
+        Plugin::Check(args) => check::run(&args, cx),
     }
 }
 

@@ -83,6 +83,9 @@ pub fn grid(
             let first = natural(heading, rows, 0).min(FIRST).min(width) + gap;
             let first = Width::Fixed(u16::try_from(first).unwrap_or(u16::MAX));
             column.set_constraint(ColumnConstraint::Absolute(first));
+        } else {
+            let least = u16::try_from(title(heading, at) + gap).unwrap_or(u16::MAX);
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
         }
     }
     Grid {
@@ -95,7 +98,11 @@ pub fn grid(
 fn fitting(heading: &[String], rows: &[Vec<Cell>], width: usize) -> usize {
     let mut used = 0;
     for at in 0..heading.len() {
-        let limit = if at == 0 { FIRST } else { LEAST };
+        let limit = if at == 0 {
+            FIRST
+        } else {
+            LEAST.max(title(heading, at))
+        };
         used += natural(heading, rows, at).min(limit);
         if used > width && at > 0 {
             return at;
@@ -111,8 +118,12 @@ fn natural(heading: &[String], rows: &[Vec<Cell>], at: usize) -> usize {
         .iter()
         .filter_map(|row| row.get(at))
         .map(|cell| cell.text.chars().count());
-    let title = heading.get(at).map_or(0, |title| title.chars().count());
-    cells.max().unwrap_or(0).max(title)
+    cells.max().unwrap_or(0).max(title(heading, at))
+}
+
+/// The width of a column's heading, which is never broken.
+fn title(heading: &[String], at: usize) -> usize {
+    heading.get(at).map_or(0, |title| title.chars().count())
 }
 
 /// The lines of the table, with the first words of rows that stand for something bad in their colour.

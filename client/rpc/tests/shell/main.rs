@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::print_stderr,
     clippy::disallowed_types,
     reason = "tests fail loudly, and run the command that is tested"
 )]

@@ -1,0 +1,273 @@
+//! What is wrong with a DDL, and what could be better, with the place of each: for its author, before others meet it.
+
+use std::error::Error as _;
+
+use muster_ddl::{Action, Ddl, DdlError, Input, ValueType};
+use serde::Serialize;
+
+use super::printable::line;
+
+/// Words in the names of inputs that are secrets more often than not.
+const SECRETS: [&str; 4] = ["password", "passphrase", "secret", "token"];
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// The DDL is refused.
+    Error,
+    /// It is taken, and could be better.
+    Warning,
+}
+
+/// One thing that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The line, from 1, if it is known.
+    pub line: Option<usize>,
+    /// The column, from 1.
+    pub column: Option<usize>,
+    /// What it is, on a line.
+    pub message: String,
+}
+
+/// One file, and what was found in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// The file.
+    pub file: String,
+    /// The agent, if the DDL can be used.
+    pub agent: Option<String>,
+    /// What was found.
+    pub findings: Vec<Finding>,
+}
+
+/// The document for programs.
+#[derive(Debug, Serialize)]
+pub struct Document<'a> {
+    schema: &'static str,
+    files: &'a [Checked],
+}
+
+impl<'a> Document<'a> {
+    /// The document of these files.
+    pub fn new(files: &'a [Checked]) -> Self {
+        Self {
+            schema: "muster.plugin.check.v1",
+            files,
+        }
+    }
+}
+
+impl Checked {
+    /// Checks the bytes of a file.
+    pub fn new(file: String, bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        match Ddl::from_slice(bytes) {
+            Ok(ddl) => Self {
+                file,
+                agent: Some(ddl.name().to_owned()),
+                findings: advice(&ddl)
+                    .map(|message| finding(Severity::Warning, message, &text))
+                    .collect(),
+            },
+            Err(error) => Self {
+                file,
+                agent: None,
+                findings: vec![refusal(&error, &text)],
+            },
+        }
+    }
+
+    /// Whether there is something this bad in it.
+    pub fn has(&self, severity: Severity) -> bool {
+        let mut findings = self.findings.iter();
+        findings.any(|finding| finding.severity == severity)
+    }
+}
+
+impl Finding {
+    /// `FILE:LINE:COLUMN: error: MESSAGE`, as editors read it.
+    pub fn text(&self, file: &str) -> String {
+        let word = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let place = self.line.zip(self.column);
+        let place = place.map_or_else(String::new, |(line, column)| format!("{line}:{column}:"));
+        format!("{}:{place} {word}: {}", line(file), line(&self.message))
+    }
+}
+
+fn refusal(error: &DdlError, text: &str) -> Finding {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        message.push_str(": ");
+        message.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    match error {
+        DdlError::Json(error) if error.line() > 0 => Finding {
+            severity: Severity::Error,
+            line: Some(error.line()),
+            column: Some(error.column()),
+            message,
+        },
+        _ => finding(Severity::Error, message, text),
+    }
+}
+
+/// A finding whose message begins with its place in words.
+fn finding(severity: Severity, message: String, text: &str) -> Finding {
+    let at = place(&message, text);
+    let before = at.and_then(|at| text.get(..at));
+    let line = before.map(|before| before.matches('\n').count() + 1);
+    let column = before.map(|before| before.chars().rev().take_while(|c| *c != '\n').count() + 1);
+    Finding {
+        severity,
+        line,
+        column,
+        message,
+    }
+}
+
+/// Where that is of which a message says ``action `a`, input `b`: ...``: the name of the input, or else of the action.
+fn place(message: &str, text: &str) -> Option<usize> {
+    let (words, _) = message.split_once(':')?;
+    let mut names = words.split('`').skip(1).step_by(2);
+    let start = action_at(names.next()?, text)?;
+    let Some(name) = names.next() else {
+        return Some(start);
+    };
+    let rest = text.get(start..)?;
+    let end = rest.find("\"action\"").unwrap_or(rest.len());
+    let found = key_at(name, rest.get(..end)?);
+    Some(found.map_or(start, |at| start + at))
+}
+
+/// Where the action's name stands as the value of `action`.
+fn action_at(name: &str, text: &str) -> Option<usize> {
+    let quoted = serde_json::to_string(name).ok()?;
+    text.match_indices(&quoted).map(|(at, _)| at).find(|at| {
+        let before = text.get(..*at).unwrap_or_default().trim_end();
+        let key = before.strip_suffix(':').map(str::trim_end);
+        key.is_some_and(|key| key.ends_with("\"action\""))
+    })
+}
+
+/// Where a name stands as a key.
+fn key_at(name: &str, text: &str) -> Option<usize> {
+    let quoted = serde_json::to_string(name).ok()?;
+    text.match_indices(&quoted).map(|(at, _)| at).find(|at| {
+        let after = text.get(at + quoted.len()..).unwrap_or_default();
+        after.trim_start().starts_with(':')
+    })
+}
+
+/// What could be better.
+fn advice(ddl: &Ddl) -> impl Iterator<Item = String> + '_ {
+    let none = ddl.metadata().description.is_empty();
+    let metadata =
+        none.then(|| "metadata: has no description; `rpc plugin list` shows it".to_owned());
+    let warnings = ddl.warnings().iter().cloned();
+    warnings
+        .chain(metadata)
+        .chain(ddl.actions().iter().flat_map(of_action))
+}
+
+fn of_action(action: &Action) -> Vec<String> {
+    let at = format!("action `{}`", action.name());
+    let mut found = Vec::new();
+    if action.description().is_empty() {
+        found.push(format!(
+            "{at}: has no description; help and completion show it"
+        ));
+    }
+    for input in action.inputs() {
+        let advice = of_input(action, input).into_iter();
+        found.extend(advice.map(|advice| format!("{at}, input `{}`: {advice}", input.name)));
+    }
+    for output in action.outputs() {
+        if output.description.is_empty() {
+            found.push(format!(
+                "{at}, output `{}`: has no description",
+                output.name
+            ));
+        }
+    }
+    found
+}
+
+fn of_input(action: &Action, input: &Input) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    if input.description.is_empty() && input.prompt.is_empty() {
+        found.push("has neither a description nor a prompt");
+    }
+    if input.value_type == ValueType::String
+        && input.validation().is_none()
+        && input.max_length == 0
+    {
+        found.push("takes every text of any length; give it a validation or a maxlength");
+    }
+    let name = input.name.to_ascii_lowercase();
+    if SECRETS.iter().any(|secret| name.contains(secret)) && !action.is_sensitive(&input.name) {
+        found.push("looks like a secret; `\"sensitive\": true` keeps it out of logs and output");
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Checked, Severity};
+
+    fn check(text: &str) -> Vec<String> {
+        let checked = Checked::new("a.json".to_owned(), text.as_bytes());
+        let findings = checked.findings.iter();
+        findings
+            .map(|finding| finding.text(&checked.file))
+            .collect()
+    }
+
+    #[test]
+    fn what_comes_with_the_product_is_usable() {
+        for (name, text) in muster_ddl::BUILTIN {
+            let checked = Checked::new((*name).to_owned(), text.as_bytes());
+            assert!(
+                !checked.has(Severity::Error),
+                "{name}: {:?}",
+                checked.findings
+            );
+            assert_eq!(checked.agent.as_deref(), Some(*name));
+        }
+    }
+
+    #[test]
+    fn a_fault_has_its_line() {
+        let (_, good) = muster_ddl::BUILTIN
+            .iter()
+            .find(|(name, _)| *name == "service")
+            .unwrap();
+        let broken = format!("{good}}}");
+        let lines = check(&broken);
+        assert!(
+            lines[0].starts_with(&format!("a.json:{}:", good.lines().count()))
+                && lines[0].contains("error: "),
+            "{lines:?}"
+        );
+        let wrong = good.replace("service_name", "no_such_validator");
+        let line = 1 + wrong
+            .lines()
+            .position(|line| line.contains("\"service\": {"))
+            .unwrap();
+        let lines = check(&wrong);
+        assert_eq!(lines.len(), 1);
+        assert!(
+            lines[0].starts_with(&format!("a.json:{line}:")),
+            "{line}: {lines:?}"
+        );
+        assert!(lines[0].contains("no_such_validator"), "{lines:?}");
+    }
+}
