@@ -84,8 +84,8 @@ pub fn grid(
             let first = Width::Fixed(u16::try_from(first).unwrap_or(u16::MAX));
             column.set_constraint(ColumnConstraint::Absolute(first));
         } else {
-            let least = u16::try_from(title(heading, at) + gap).unwrap_or(u16::MAX);
-            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
+            let bound = u16::try_from(title(heading, at) + gap).unwrap_or(u16::MAX);
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(bound)));
         }
     }
     Grid {
