@@ -253,7 +253,7 @@ mod tests {
         let broken = format!("{good}}}");
         let lines = check(&broken);
         assert!(
-            lines[0].starts_with(&format!("a.json:{}:", good.lines().count()))
+            lines[0].starts_with(&format!("a.json:{}:", good.lines().count() + 1))
                 && lines[0].contains("error: "),
             "{lines:?}"
         );
