@@ -14,6 +14,7 @@ use muster_bus::{BusError, Options, Secret, Server};
 use muster_host::external::{Helper, Shelf};
 use muster_host::{Limits, Registry, RegistryError};
 use muster_wire::identity::{Identity, Name, NameError};
+use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
 use muster_wire::subject;
 use muster_wire::token::{Creds, CredsError, PublicKey, TokenError, Trust};
@@ -23,9 +24,9 @@ use crate::audit::{self, AuditError, AuditLog};
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::{self, Config, SecretFileError, check_secret_file};
-use crate::core::{Core, Parts};
+use crate::core::{Authority, Core, Parts};
 use crate::facts::{FactStore, Machines, Sources};
-use crate::policy::PolicySet;
+use crate::policy;
 use crate::seen::{Seen, SeenError};
 
 /// Why a daemon cannot be put together.
@@ -185,6 +186,10 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         collectives: config.collectives.clone(),
         classes: Classes::new(config.paths.classes.clone()),
         policy,
+        authority: Authority {
+            tell_rules: config.policy.tell_rules,
+            approve_dangerous: config.policy.approve_dangerous,
+        },
         registry: Arc::new(registry(config)?),
         data_sources: data_sources()?,
         seen: Seen::open(&state.join("seen"), clock.now())?,
@@ -258,7 +263,7 @@ pub fn reload_policies(core: &Core, config: &Config) {
 }
 
 fn load_policies(config: &Config) -> (PolicySet, Vec<String>) {
-    let (policy, problems) = PolicySet::load(&config.paths.policies, config.policy.default);
+    let (policy, problems) = policy::load(&config.paths.policies, config.policy.default);
     for problem in &problems {
         tracing::error!(%problem, "a policy is refused as a whole");
     }

@@ -10,6 +10,7 @@ use muster_ddl::Ddl;
 use muster_host::{Registry, Running};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
+use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
 use muster_wire::state::{Facts, NodeView};
 use muster_wire::token::{TokenCache, TokenError, Trust};
@@ -24,7 +25,6 @@ use crate::counters::Counters;
 use crate::facts::FactStore;
 use crate::health::{self, Health};
 use crate::lookup::Gate;
-use crate::policy::PolicySet;
 use crate::seen::Seen;
 
 /// A value that is read by many and replaced as a whole.
@@ -50,6 +50,24 @@ impl<T> Shared<T> {
     /// Replaces it; those who hold the old one keep it.
     pub fn set(&self, value: T) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+    }
+}
+
+/// How strict a node is besides its policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Authority {
+    /// Whether callers are told which rule denied them.
+    pub tell_rules: bool,
+    /// Whether actions that their schema calls dangerous take a second person, whatever the policy says.
+    pub approve_dangerous: bool,
+}
+
+impl Default for Authority {
+    fn default() -> Self {
+        Self {
+            tell_rules: true,
+            approve_dangerous: false,
+        }
     }
 }
 
@@ -79,6 +97,8 @@ pub struct Parts {
     pub audit: Arc<AuditLog>,
     /// How far clocks may differ.
     pub skew: Millis,
+    /// How strict it is besides its policies.
+    pub authority: Authority,
     /// The time.
     pub clock: Clock,
     /// The configuration, for those who ask about it.
@@ -108,6 +128,7 @@ pub struct Core {
     pub(crate) running: Running,
     pub(crate) health: Health,
     pub(crate) skew: Millis,
+    pub(crate) authority: Authority,
     pub(crate) clock: Clock,
     started: Millis,
     config: Option<Config>,
@@ -138,6 +159,7 @@ impl Core {
             running: Running::default(),
             health: Health::default(),
             skew: parts.skew,
+            authority: parts.authority,
             clock: parts.clock,
             config: parts.config,
             config_file: parts.config_file,

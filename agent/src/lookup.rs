@@ -11,6 +11,7 @@ use muster_api::progress::Sink;
 use muster_api::{Context, Data, Node};
 use muster_wire::filter::{Filter, Found, Known, Lookup, Progress, Select, Truth};
 use muster_wire::identity::{Identity, Name};
+use muster_wire::policy::Question;
 use muster_wire::request::Request;
 use muster_wire::state::NodeView;
 use muster_wire::trace::Traceparent;
@@ -189,9 +190,15 @@ impl Lookups {
             return false;
         };
         let policy = self.core.policy.get();
-        let decision = self
-            .core
-            .view(|node| policy.decide(&self.caller, &agent, &action, node));
+        let decision = self.core.view(|node| {
+            policy.decide(&Question {
+                caller: &self.caller,
+                agent: &agent,
+                action: &action,
+                node,
+                now: self.core.clock.now(),
+            })
+        });
         if decision.allowed {
             return true;
         }
@@ -208,6 +215,7 @@ impl Lookups {
             action,
             data: Map::new(),
             rule: Some(decision.rule),
+            approval: None,
             status: None,
             reason: Some("denied"),
             took_ms: None,

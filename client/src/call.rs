@@ -57,6 +57,8 @@ pub struct Call {
     pub trace: bool,
     /// The trace that the call is part of.
     pub traceparent: Option<Traceparent>,
+    /// That a second person agrees, for nodes that demand it: see [`crate::Person::read_approval`].
+    pub approval: Option<String>,
 }
 
 impl Call {
@@ -75,6 +77,7 @@ impl Call {
             answers: Answers::Here,
             trace: false,
             traceparent: None,
+            approval: None,
         })
     }
 }

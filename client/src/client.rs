@@ -1,13 +1,13 @@
 //! A caller's connection: its key, whom it trusts, and the door to the broker.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 
 use muster_bus::{Bus, Options, Secret, Server};
 use muster_wire::identity::{Identity, Name};
 use muster_wire::sign::Signer;
 use muster_wire::subject;
-use muster_wire::token::{Creds, PublicKey, TokenCache, Trust};
+use muster_wire::token::{TokenCache, Trust};
 use tokio::sync::mpsc;
 
 use crate::call::Call;
@@ -16,6 +16,7 @@ use crate::error::ClientError;
 use crate::event::{Event, Events};
 use crate::gather;
 use crate::party::Party;
+use crate::person::Person;
 
 /// Everything that a caller needs to know, resolved: no environment, no search for files.
 #[derive(Debug, Clone)]
@@ -45,8 +46,8 @@ pub struct Client {
 impl Client {
     /// Reads credentials and trust, and connects.
     pub async fn connect(settings: Settings) -> Result<Self, ClientError> {
-        let signer = signer(&settings.credentials)?;
-        let trust = trust(&settings.operator, &settings.account)?;
+        let Person { signer, trust } =
+            Person::load(&settings.credentials, &settings.operator, &settings.account)?;
         let key = signer.clone();
         let secret = Secret::new(signer.token().to_owned(), move |nonce| {
             key.key().sign(nonce).to_bytes().to_vec()
@@ -108,44 +109,4 @@ impl Client {
     pub async fn close(&self) -> Result<(), ClientError> {
         Ok(self.party.bus.close().await?)
     }
-}
-
-fn signer(path: &Path) -> Result<Signer, ClientError> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let failed = |source| ClientError::Read {
-        what: "credentials",
-        path: path.to_owned(),
-        source,
-    };
-    let mode = std::fs::metadata(path)
-        .map_err(failed)?
-        .permissions()
-        .mode()
-        & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(ClientError::Exposed {
-            path: path.to_owned(),
-            mode,
-        });
-    }
-    let text = std::fs::read_to_string(path).map_err(failed)?;
-    let creds = Creds::parse(&text).map_err(|source| ClientError::Creds {
-        path: path.to_owned(),
-        source,
-    })?;
-    Ok(Signer::new(creds)?)
-}
-
-fn trust(operator: &str, account: &Path) -> Result<Trust, ClientError> {
-    let text = std::fs::read_to_string(account).map_err(|source| ClientError::Read {
-        what: "the account's token",
-        path: account.to_owned(),
-        source,
-    })?;
-    let wrong = |source| ClientError::Trust {
-        path: account.to_owned(),
-        source,
-    };
-    let operator = PublicKey::parse(operator).map_err(|error| wrong(error.into()))?;
-    Trust::new(operator, text.trim()).map_err(wrong)
 }

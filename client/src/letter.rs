@@ -85,6 +85,7 @@ pub fn letters<'a>(
             trace: call.trace,
             traceparent: call.traceparent,
             stream: call.stream,
+            approval: call.approval.clone(),
             data: call.data.clone(),
         };
         let sealed = seal(Kind::Request, &request, signer)?;

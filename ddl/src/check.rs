@@ -142,6 +142,7 @@ fn action(raw: DocumentAction, warnings: &mut Warnings) -> Result<Action, DdlErr
         read_only: raw.read_only,
         idempotent: raw.idempotent,
         streams: raw.streams,
+        dangerous: raw.dangerous,
         additional_input: raw.additional_input,
         implemented_by: raw
             .implemented_by

@@ -1,5 +1,5 @@
 //! The checked form of an agent's DDL, in the layout that Choria publishes plus keys of ours
-//! (`default_action`, `read_only`, `idempotent`, `streams`, `additional_input`, `sensitive`,
+//! (`default_action`, `read_only`, `idempotent`, `streams`, `dangerous`, `additional_input`, `sensitive`,
 //! `sensitive_inputs`, `examples`). Serialises back to that layout.
 //!
 //! Values of these types exist only after every check of `check` has passed; this file reads
@@ -151,6 +151,8 @@ pub struct Action {
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) streams: bool,
     #[serde(skip_serializing_if = "is_false")]
+    pub(crate) dangerous: bool,
+    #[serde(skip_serializing_if = "is_false")]
     pub(crate) additional_input: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) implemented_by: Option<String>,
@@ -214,6 +216,11 @@ impl Action {
     /// Whether the action tells of its progress, and callers want to hear it unless they say otherwise.
     pub fn streams(&self) -> bool {
         self.streams
+    }
+
+    /// Whether a node may demand that a second person approves it.
+    pub fn dangerous(&self) -> bool {
+        self.dangerous
     }
 
     /// Whether inputs that are not declared reach the plugin, which then checks them itself.

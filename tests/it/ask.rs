@@ -123,6 +123,7 @@ impl Caller {
             trace: false,
             traceparent: None,
             stream: false,
+            approval: None,
             data: Map::new(),
         }
     }

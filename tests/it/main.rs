@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests end by panic")]
 
+mod approvals;
 mod architecture;
 mod ask;
 mod demo;
@@ -12,6 +13,7 @@ mod doctor;
 mod lifecycle;
 mod longrun;
 mod misbehaving;
+mod policies;
 mod resources;
 mod shaping;
 mod sources;

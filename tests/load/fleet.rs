@@ -12,11 +12,10 @@ use futures_util::{StreamExt as _, stream};
 use muster_agent::audit::{AuditLog, Options};
 use muster_agent::classes::Classes;
 use muster_agent::clock::Clock;
-use muster_agent::config::Verdict;
-use muster_agent::core::{Core, Parts};
+use muster_agent::core::{Authority, Core, Parts};
 use muster_agent::daemon::Daemon;
 use muster_agent::facts::{FactStore, Sources};
-use muster_agent::policy::PolicySet;
+use muster_agent::policy;
 use muster_agent::seen::Seen;
 use muster_api::Agent;
 use muster_api::system::real::RealSystem;
@@ -25,6 +24,7 @@ use muster_host::{Limits, Registry};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
 use muster_wire::filter::Filter;
+use muster_wire::policy::{PolicySet, Verdict};
 use muster_wire::sign::Signer;
 use muster_wire::token::Trust;
 use tempfile::TempDir;
@@ -170,7 +170,7 @@ impl Mould {
         let policies = directory.path().join("policies");
         std::fs::create_dir(&policies).unwrap();
         std::fs::write(policies.join("default.policy"), "policy default allow\n").unwrap();
-        let (policy, problems) = PolicySet::load(&policies, Verdict::Deny);
+        let (policy, problems) = policy::load(&policies, Verdict::Deny);
         assert!(problems.is_empty(), "{problems:?}");
         let organisation = Organisation::new(&["muster"]);
         let log = |number: usize| {
@@ -224,6 +224,7 @@ impl Mould {
             seen: Seen::in_memory(),
             audit: Arc::clone(self.logs.get(number / NODES_PER_LOG).unwrap()),
             skew: muster_wire::fresh::SKEW,
+            authority: Authority::default(),
             clock: Clock::system(),
             config: None,
             config_file: PathBuf::from("rpcd.toml"),

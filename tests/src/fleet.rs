@@ -8,14 +8,15 @@ use muster_agent::assemble;
 use muster_agent::audit::{self, AuditLog};
 use muster_agent::classes::Classes;
 use muster_agent::clock::Clock;
-use muster_agent::core::{Core, Parts};
+use muster_agent::core::{Authority, Core, Parts};
 use muster_agent::daemon::Daemon;
 use muster_agent::facts::{FactStore, Sources};
-use muster_agent::policy::PolicySet;
+use muster_agent::policy;
 use muster_agent::seen::Seen;
 use muster_api::system::real::RealSystem;
 use muster_api::{Agent, Data};
 use muster_host::{Limits, Registry};
+use muster_wire::policy::Verdict;
 use muster_wire::sign::Signer;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -42,6 +43,8 @@ pub struct Blueprint {
     pub data: Vec<Data>,
     /// Limits of every agent.
     pub limits: Limits,
+    /// How strict it is besides its policies.
+    pub authority: Authority,
     /// Its clock.
     pub clock: Clock,
     /// The section `[plugins.puppetral]`.
@@ -62,6 +65,7 @@ impl Blueprint {
             agents: Vec::new(),
             data: Vec::new(),
             limits: Limits::default(),
+            authority: Authority::default(),
             clock: Clock::system(),
             puppetral: serde_json::json!({"deny_types": []}),
         }
@@ -180,8 +184,7 @@ fn build(directory: &Path, organisation: &Organisation, blueprint: Blueprint) ->
     let mut data_sources = assemble::data_sources().unwrap();
     data_sources.extend(blueprint.data);
     let now = blueprint.clock.now();
-    let (policy, problems) =
-        PolicySet::load(&path("policies"), muster_agent::config::Verdict::Deny);
+    let (policy, problems) = policy::load(&path("policies"), Verdict::Deny);
     assert!(problems.is_empty(), "{problems:?}");
     let audit = audit::Options {
         head: Some(path("audit.head")),
@@ -207,6 +210,7 @@ fn build(directory: &Path, organisation: &Organisation, blueprint: Blueprint) ->
         seen: Seen::open(&path("seen"), now).unwrap(),
         audit: Arc::new(AuditLog::open(audit).unwrap()),
         skew: muster_wire::fresh::SKEW,
+        authority: blueprint.authority,
         clock: blueprint.clock,
         config: None,
         config_file: PathBuf::from("rpcd.toml"),

@@ -9,11 +9,13 @@
 
 #![warn(missing_docs)]
 
+pub mod approval;
 pub mod audit;
 pub mod filter;
 pub mod fresh;
 pub mod identity;
 pub mod limits;
+pub mod policy;
 pub mod progress;
 pub mod reply;
 pub mod request;

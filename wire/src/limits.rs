@@ -33,6 +33,15 @@ pub const TARGETS: usize = 20_000;
 /// Longest time to live of a request, in milliseconds: one day.
 pub const TTL_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
+/// Largest sealed proposal that is decoded, in bytes: it fits into an approval, and that into a request.
+pub const PROPOSAL_BYTES: usize = 256 * 1024;
+
+/// Largest sealed approval that is decoded, in bytes.
+pub const APPROVAL_BYTES: usize = 512 * 1024;
+
+/// Longest life of a proposal, in milliseconds: one day.
+pub const APPROVAL_MILLIS: u64 = 24 * 60 * 60 * 1000;
+
 /// Deepest nesting of JSON that is accepted, as `serde_json` counts it.
 pub const JSON_DEPTH: usize = 128;
 

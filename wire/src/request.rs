@@ -47,6 +47,9 @@ pub struct Request {
     /// Whether the caller wants to hear of progress before the reply. Nodes of versions that do not know it refuse the request.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stream: bool,
+    /// That a second person agrees, where a node demands it: a sealed [`crate::approval::Approval`] in base64url.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<String>,
     /// The action's inputs.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,

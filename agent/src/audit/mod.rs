@@ -25,7 +25,7 @@ use muster_wire::audit::Anchor;
 use muster_wire::sign::Signer;
 
 use log::Log;
-pub use record::{Outcome, Record};
+pub use record::{Approval, Outcome, Record};
 use refusals::Refusals;
 use writer::{Order, Writer};
 

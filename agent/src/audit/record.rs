@@ -55,6 +55,9 @@ pub struct Record {
     /// The policy's rule that decided, if it came so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
+    /// Who approved it, where it took a second person.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
     /// The status that was replied.
     #[serde(rename = "statuscode", skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
@@ -64,6 +67,17 @@ pub struct Record {
     /// How long the action ran, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
+}
+
+/// The second person behind a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Approval {
+    /// Who approved.
+    pub approver: Identity,
+    /// The public key that signed the approval (`U...`).
+    pub approver_key: String,
+    /// The proposal that was approved.
+    pub approval: Uuid,
 }
 
 /// Messages without a caller to believe, or a count of them.

@@ -81,6 +81,7 @@ fn record(action: &str) -> Record {
         traceparent: None,
         data: Map::from_iter([("service".to_owned(), json!("line\nbreak"))]),
         rule: Some("service.policy:4".to_owned()),
+        approval: None,
         status: Some(Status::Ok),
         reason: None,
         took_ms: Some(12),

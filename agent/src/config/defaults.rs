@@ -68,6 +68,8 @@ pub(super) fn set(settings: &mut Settings, main: &Path, around: &Surroundings) {
         ("limits.output_bytes", json!(512 * 1024)),
         ("requests.skew_seconds", json!(30)),
         ("policy.default", json!("deny")),
+        ("policy.tell_rules", json!(true)),
+        ("policy.approve_dangerous", json!(false)),
         ("audit.fail_closed", json!(false)),
         ("audit.max_bytes", json!(100 * 1024 * 1024)),
         ("audit.keep", json!(10)),

@@ -72,6 +72,8 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ),
     ("requests.skew_seconds", Kind::Number(0, DAY)),
     ("policy.default", Kind::Word(&["deny", "allow"])),
+    ("policy.tell_rules", Kind::Flag),
+    ("policy.approve_dangerous", Kind::Flag),
     ("audit.fail_closed", Kind::Flag),
     ("audit.max_bytes", Kind::Number(0, 1 << 50)),
     ("audit.keep", Kind::Number(1, 10_000)),

@@ -25,7 +25,7 @@ pub use secret::{SecretFileError, check_secret_file};
 pub use settings::Origin;
 pub use values::{
     AgentLimits, Audit, Broker, Drain, Facts, Limits, Log, LogFormat, Paths, Policy, Requests,
-    Trust, Values, Verdict,
+    Trust, Values,
 };
 
 use defaults::Surroundings;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use muster_wire::identity::{Identity, Name};
+use muster_wire::policy::Verdict;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
@@ -147,16 +148,10 @@ pub struct Requests {
 pub struct Policy {
     /// The verdict for an agent without a policy file.
     pub default: Verdict,
-}
-
-/// What a policy says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// The caller may.
-    Allow,
-    /// The caller may not.
-    Deny,
+    /// Whether callers are told which rule denied them.
+    pub tell_rules: bool,
+    /// Whether actions that their schema calls dangerous take the approval of a second person.
+    pub approve_dangerous: bool,
 }
 
 /// Section `audit`.

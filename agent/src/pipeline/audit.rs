@@ -7,7 +7,7 @@ use muster_wire::status::{Reason, Status};
 use serde_json::Map;
 
 use super::{Accepted, Asked, Refused};
-use crate::audit::{Outcome as Verdict, Record};
+use crate::audit::{Approval, Outcome as Verdict, Record};
 use crate::core::Core;
 
 /// Before the action. When the log must not miss anything and cannot be written, the outcome is a refusal.
@@ -18,6 +18,7 @@ pub(super) fn begun(core: &Core, accepted: &Accepted) -> Result<(), Outcome> {
     let record = Record {
         data: accepted.redacted.clone(),
         rule: Some(accepted.rule.clone()),
+        approval: approval(accepted),
         ..record(core, &accepted.asked, Verdict::Started)
     };
     core.audit.record(&record).map_err(|error| Outcome {
@@ -35,6 +36,7 @@ pub(super) fn ended(core: &Core, accepted: &Accepted, outcome: &Outcome) {
     let ended = Record {
         data: accepted.redacted.clone(),
         rule: Some(accepted.rule.clone()),
+        approval: approval(accepted),
         status: Some(outcome.status),
         reason: outcome.reason.as_ref().map(Reason::word),
         took_ms: Some(u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX)),
@@ -63,6 +65,16 @@ pub(super) fn refused(core: &Core, refused: &Refused) {
     write(core, &refusal);
 }
 
+/// The second person, for the record.
+fn approval(accepted: &Accepted) -> Option<Approval> {
+    let approver = accepted.approver.as_ref()?;
+    Some(Approval {
+        approver: approver.identity.clone(),
+        approver_key: approver.key.clone(),
+        approval: approver.proposal,
+    })
+}
+
 fn record(core: &Core, asked: &Asked, verdict: Verdict) -> Record {
     let request = &asked.request;
     Record {
@@ -77,6 +89,7 @@ fn record(core: &Core, asked: &Asked, verdict: Verdict) -> Record {
         traceparent: request.traceparent,
         data: Map::new(),
         rule: None,
+        approval: None,
         status: None,
         reason: None,
         took_ms: None,

@@ -11,6 +11,7 @@
 //! takes as long as the action. A stage that stops a request says so with a `Stop`: silently, when nobody is entitled to an
 //! answer, or with a refusal for an authentic caller.
 
+mod approval;
 mod audit;
 mod authorise;
 mod decode;
@@ -87,10 +88,14 @@ pub struct Accepted {
     pub read_only: bool,
     /// How long it may take.
     pub timeout: Duration,
+    /// The action is one of those for which a node may demand a second person.
+    pub dangerous: bool,
     /// The policy's rule that allowed it.
     pub rule: String,
     /// Its place among the requests at work, from which it can be taken back.
     pub ticket: Ticket,
+    /// Who approved it, where that was demanded.
+    pub(crate) approver: Option<approval::Approver>,
 }
 
 impl Accepted {

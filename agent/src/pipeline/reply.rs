@@ -46,10 +46,11 @@ pub(super) fn outcome(
 
 /// The answer to a request that was refused.
 pub(super) fn refusal(core: &Core, refused: &Refused) -> Option<Outgoing> {
+    let (message, reason) = told(core, refused);
     let told = Outcome {
         status: refused.status,
-        message: refused.message.clone(),
-        reason: refused.reason.clone(),
+        message,
+        reason,
         data: Map::new(),
         queued: Duration::ZERO,
         took: Duration::ZERO,
@@ -69,6 +70,20 @@ fn traced(core: &Core, asked: &Asked, mut reply: Reply) -> Reply {
     watch.add(StageName::Reply, begun.elapsed());
     reply.stages = watch.stages().to_vec();
     reply
+}
+
+/// What a caller is told of a refusal. A node that keeps its rules to itself has them in its audit log.
+fn told(core: &Core, refused: &Refused) -> (String, Option<Reason>) {
+    match &refused.reason {
+        Some(Reason::Denied { .. }) if !core.authority.tell_rules => {
+            let request = &refused.asked.request;
+            let (caller, agent, action) = (&request.caller, &request.agent, &request.action);
+            let message = format!("{caller} may not ask for {agent} {action} here");
+            let rule = "the node's policy, which it does not tell".to_owned();
+            (message, Some(Reason::Denied { rule }))
+        }
+        reason => (refused.message.clone(), reason.clone()),
+    }
 }
 
 /// Seals a reply; one that is too large is replaced by a reply that says so.

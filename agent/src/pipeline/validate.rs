@@ -36,9 +36,11 @@ pub(super) fn inputs(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
         redacted: schema.redact(&input),
         read_only: schema.read_only(),
         timeout: wanted.map_or(ddl.timeout(), |wanted| wanted.min(ddl.timeout())),
+        dangerous: schema.dangerous(),
         rule: String::new(),
         ticket: core.running.enter(asked.running(core.clock.now())),
         registry: Arc::clone(&registry),
+        approver: None,
         input,
         asked,
     })

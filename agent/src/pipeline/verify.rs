@@ -39,7 +39,7 @@ pub(super) fn open(core: &Core, incoming: &Incoming, address: &Address) -> Resul
     })
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -28,6 +28,7 @@ pub use fetched::Fetched;
 pub use fleet::{Fleet, Found};
 pub use kept::Kept;
 pub use locate::locate;
+pub use nearest::nearest;
 pub use plan::{Plan, Schemas};
 pub use progress::Progress;
 pub use roll_call::RollCall;

@@ -1,5 +1,6 @@
 //! What may be typed: clap structures only, one file for each group of commands. Nothing is done here.
 
+pub mod approve;
 pub mod audit;
 pub mod broker;
 pub mod cancel;
@@ -19,6 +20,7 @@ pub mod output;
 pub mod pace;
 pub mod ping;
 pub mod plugin;
+pub mod policy;
 mod read;
 pub mod request;
 mod seconds;
@@ -39,6 +41,7 @@ Exit codes:
 
 Environment:
   RPC_CONFIG  the client's configuration file
+  RPC_CREDENTIALS  credentials, instead of those of the configuration
   MUSTER_ORG  the organisation's directory
   NO_COLOR    no colours
 
@@ -134,6 +137,9 @@ pub enum Command {
     /// Take back a request that nodes still work on
     #[command(after_help = cancel::AFTER)]
     Cancel(cancel::Cancel),
+    /// Approve what another wants to ask, after it was shown
+    #[command(after_help = approve::AFTER)]
+    Approve(approve::Approve),
     /// Look at everything between a command and its answer, and say what is wrong
     #[command(after_help = doctor::AFTER)]
     Doctor(doctor::Doctor),
@@ -143,6 +149,9 @@ pub enum Command {
     /// List agents, and tell what they can do
     #[command(subcommand)]
     Plugin(plugin::Plugin),
+    /// Check policies, explain what they decide, and test them
+    #[command(subcommand)]
+    Policy(policy::Policy),
     /// Make and keep an organisation: keys, parties, revocations
     #[command(subcommand)]
     Org(org::Org),

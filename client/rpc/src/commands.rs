@@ -1,6 +1,7 @@
 //! The commands, one file each. A command gets what it needs as values, prints through the printer, and says how it
 //! ended; it reads neither the command line nor the environment.
 
+mod approve;
 pub mod audit;
 mod broker;
 mod cancel;
@@ -16,6 +17,7 @@ pub mod inventory;
 mod org;
 mod ping;
 pub mod plugin;
+mod policy;
 mod request;
 pub mod table;
 
@@ -41,9 +43,11 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Do(args) => request::run(*args, cx).await,
         Command::Cancel(args) => cancel::run(args, cx).await,
         Command::Doctor(args) => doctor::run(args, cx).await,
+        Command::Approve(args) => approve::run(&args, cx),
         Command::Filter(command) => filter::run(&command, cx),
         Command::Plugin(command) => plugin::run(command, cx).await,
         Command::Audit(command) => audit::run(command, cx),
+        Command::Policy(command) => policy::run(command, cx),
         Command::Org(command) => org::run(command, environment, printer).await,
         Command::Broker(command) => broker::run(command, environment, printer),
         Command::Demo(command) => demo::run(command, environment, printer).await,

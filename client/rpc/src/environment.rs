@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 /// The client's configuration file.
 pub const CONFIG: &str = "RPC_CONFIG";
+/// The client's credentials, instead of those that the configuration names.
+pub const CREDENTIALS: &str = "RPC_CREDENTIALS";
 /// The directory of the organisation.
 pub const ORGANISATION: &str = "MUSTER_ORG";
 /// The `nats-server` program.
@@ -18,6 +20,8 @@ pub const RPCD: &str = "RPCD";
 pub struct Environment {
     /// [`CONFIG`].
     pub config: Option<PathBuf>,
+    /// [`CREDENTIALS`].
+    pub credentials: Option<PathBuf>,
     /// [`ORGANISATION`].
     pub organisation: Option<PathBuf>,
     /// [`NATS_SERVER`].
@@ -42,6 +46,7 @@ impl Environment {
         let below_home = |name: &str| path("HOME").map(|home| home.join(name));
         Self {
             config: path(CONFIG),
+            credentials: path(CREDENTIALS),
             organisation: path(ORGANISATION),
             nats_server: path(NATS_SERVER),
             rpcd: path(RPCD),

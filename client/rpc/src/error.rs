@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::approval::ApprovingError;
 use crate::ask::AskError;
 use crate::broker::program::BrokerError;
 use crate::commands::audit::AuditError;
@@ -12,6 +13,7 @@ use crate::commands::plugin::generate::GenerateError;
 use crate::exit::Exit;
 use crate::organisation::OrganisationError;
 use crate::organisation::push::PushError;
+use crate::policy::PolicyError;
 use crate::printer::OutputError;
 use crate::settings::SettingsError;
 
@@ -27,6 +29,9 @@ pub enum Error {
     /// A form of results that the user wrote.
     #[error(transparent)]
     Form(#[from] FormError),
+    /// A proposal or an approval.
+    #[error(transparent)]
+    Approving(#[from] ApprovingError),
     /// The organisation's files.
     #[error(transparent)]
     Organisation(#[from] OrganisationError),
@@ -39,6 +44,9 @@ pub enum Error {
     /// An audit log.
     #[error(transparent)]
     Audit(#[from] AuditError),
+    /// Policies on this machine.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// The demonstration.
     #[error(transparent)]
     Demo(#[from] DemoError),
@@ -63,12 +71,14 @@ impl Error {
             Self::Settings(error) => error.hints(),
             Self::Ask(error) => error.hints(),
             Self::Form(error) => error.hints(),
+            Self::Approving(error) => error.hints(),
             Self::Organisation(error) | Self::Push(PushError::Organisation(error)) => error.hints(),
             Self::Push(PushError::Bus(_)) => {
                 vec!["is the broker running? `rpc broker run` starts it".to_owned()]
             }
             Self::Broker(error) => error.hints(),
             Self::Audit(error) => error.hints(),
+            Self::Policy(error) => error.hints(),
             Self::Demo(error) => error.hints(),
             Self::Push(PushError::Refused(_))
             | Self::Inventory(_)
@@ -85,6 +95,8 @@ impl Error {
             Self::Ask(error) => error.exit(),
             Self::Form(error) => error.exit(),
             Self::Generate(error) => error.exit(),
+            Self::Approving(error) => error.exit(),
+            Self::Policy(error) => error.exit(),
             _ => Exit::Local,
         }
     }

@@ -8,6 +8,7 @@
     reason = "a command has no outside: `pub` says what the other files may use"
 )]
 
+mod approval;
 mod ask;
 mod broker;
 mod cli;
@@ -20,6 +21,7 @@ mod environment;
 mod error;
 mod exit;
 mod organisation;
+mod policy;
 mod printer;
 mod render;
 mod reply_filter;

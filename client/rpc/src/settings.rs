@@ -113,7 +113,14 @@ impl Settings {
         let path = find(given, environment)?;
         let text = read(&path)?;
         let path = std::path::absolute(&path).unwrap_or(path);
-        Self::parse(&path, &text)
+        let settings = Self::parse(&path, &text)?;
+        Ok(match &environment.credentials {
+            Some(credentials) => Self {
+                credentials: credentials.clone(),
+                ..settings
+            },
+            None => settings,
+        })
     }
 
     /// Reads the text of a configuration file; `path` says what its paths are relative to.

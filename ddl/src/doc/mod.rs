@@ -68,6 +68,10 @@ fn action_facts(action: &Action) -> Vec<Fact> {
     if action.streams() {
         facts.push(("Progress", "told while it runs".to_owned()));
     }
+    if action.dangerous() {
+        let demand = "a node may demand that a second person approves it";
+        facts.push(("Dangerous", demand.to_owned()));
+    }
     if action.additional_input() {
         facts.push(("Further Inputs", "allowed, checked by the agent".to_owned()));
     }

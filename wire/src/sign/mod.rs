@@ -37,6 +37,10 @@ pub enum Kind {
     Reply,
     /// A [`crate::progress::Progress`].
     Progress,
+    /// A [`crate::approval::Proposal`].
+    Proposal,
+    /// A [`crate::approval::Approval`].
+    Approval,
 }
 
 impl Kind {
@@ -46,6 +50,8 @@ impl Kind {
             Self::Request => "muster.request.v1",
             Self::Reply => "muster.reply.v1",
             Self::Progress => "muster.progress.v1",
+            Self::Proposal => "muster.proposal.v1",
+            Self::Approval => "muster.approval.v1",
         }
     }
 
@@ -55,6 +61,8 @@ impl Kind {
             Self::Request => limits::REQUEST_BYTES,
             Self::Reply => limits::REPLY_BYTES,
             Self::Progress => limits::PROGRESS_BYTES,
+            Self::Proposal => limits::PROPOSAL_BYTES,
+            Self::Approval => limits::APPROVAL_BYTES,
         }
     }
 

@@ -3,6 +3,8 @@
 //! One binary, one module per concern; `world` is the small organisation that they live in.
 
 #[cfg(test)]
+mod approvals;
+#[cfg(test)]
 mod creds;
 #[cfg(test)]
 mod freshness;

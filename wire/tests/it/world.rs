@@ -173,6 +173,7 @@ pub(crate) fn request(nodes: &[&str]) -> Request {
         trace: false,
         traceparent: None,
         stream: false,
+        approval: None,
         data: data(json!({"type": "user", "name": "rip"})),
     }
 }

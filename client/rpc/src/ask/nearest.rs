@@ -1,7 +1,7 @@
 //! The name that somebody probably meant.
 
 /// The known name nearest to `word`, if it is near enough to be a slip of the fingers.
-pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     // Nobody slips that far, and distances of long words cost their product.
     if word.len() > 64 {
         return None;

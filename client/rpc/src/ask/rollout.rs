@@ -31,6 +31,8 @@ pub struct Question<'a> {
     pub rollout: Rollout,
     /// How long to pause between batches.
     pub pause: Duration,
+    /// That a second person agrees.
+    pub approval: Option<String>,
 }
 
 /// Something of a request that can be shown at once.
@@ -62,6 +64,7 @@ impl<'a> Question<'a> {
             stream: false,
             rollout: Rollout::default(),
             pause: Duration::ZERO,
+            approval: None,
         }
     }
 }
@@ -176,6 +179,7 @@ impl Fleet {
             timeout: question.timeout,
             stream: question.stream,
             ttl: question.ttl,
+            approval: question.approval.clone(),
             wait,
             ..call
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use muster_wire::identity::{Identity, Name};
-use muster_wire::token::scope::Grant;
+use muster_wire::token::scope;
 
 use crate::organisation::{Kind, lifetime};
 
@@ -34,6 +34,12 @@ pub enum Org {
   rpc org revoke web1.acme.net --kind node --yes
   rpc org revoke UBX...              one key only, as after a renewal")]
     Revoke(Revoke),
+    /// Let a user ask more for a short time: credentials that end by themselves
+    #[command(after_help = "Examples:
+  rpc org grant anna service.restart --for 2h
+  rpc org grant anna package puppetral.do --for 30m --out ./anna.creds
+  RPC_CREDENTIALS=./anna.creds rpc service restart service=httpd")]
+    Grant(Grant),
     /// Give the account's token to the running broker, and announce it to nodes and clients
     #[command(after_help = "Examples:
   rpc org push")]
@@ -123,7 +129,7 @@ pub struct AddUser {
     pub party: Party,
     /// Agent, or agent.action, that the user may ask; repeatable; every agent when left out
     #[arg(long = "agent", value_name = "AGENT")]
-    pub agents: Vec<Grant>,
+    pub agents: Vec<scope::Grant>,
     /// Directory to fill with all that the user's machine needs: rpc.toml, credentials, account, authority
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
@@ -174,6 +180,25 @@ pub struct Revoke {
     /// Do not ask
     #[arg(long, short)]
     pub yes: bool,
+}
+
+/// `rpc org grant`.
+#[derive(Debug, Args)]
+pub struct Grant {
+    /// Name of a user who has credentials
+    pub name: Identity,
+    /// Agents, or agent.action, that the user may ask besides
+    #[arg(value_name = "AGENT[.ACTION]", required = true)]
+    pub agents: Vec<scope::Grant>,
+    /// For how long, as in 30m or 2h
+    #[arg(long = "for", value_name = "TIME", value_parser = lifetime::parse)]
+    pub lifetime: Duration,
+    /// Which organisation.
+    #[command(flatten)]
+    pub place: Where,
+    /// Where to write the credentials, instead of below the organisation's directory
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 }
 
 /// `rpc org push`.

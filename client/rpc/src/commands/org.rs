@@ -1,6 +1,7 @@
 //! `rpc org`: makes and keeps an organisation.
 
 mod add;
+mod grant;
 mod init;
 mod list;
 mod push;
@@ -26,6 +27,7 @@ pub async fn run(
         Org::Add(args) => add::run(args, find, printer),
         Org::List(args) => list::run(&args, &find(&args.place)?, printer),
         Org::Revoke(args) => revoke::run(&args, &find(&args.place)?, printer).await,
+        Org::Grant(args) => grant::run(&args, &find(&args.place)?, printer),
         Org::Push(args) => push::run(&find(&args.place)?, printer).await,
         Org::Show(args) => show::run(&args, &find(&args.place)?, printer),
     }

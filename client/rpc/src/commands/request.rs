@@ -1,13 +1,17 @@
 //! `rpc do AGENT ACTION`, `rpc AGENT ACTION`: asks an action of all nodes that match, and shows what they answer.
 
 mod output;
+mod propose;
 
 use muster_client::{Source, choose};
 use muster_ddl::Action;
 
 use super::context::Context;
 use super::form;
-use crate::ask::{AskError, Fleet, Plan, Progress, Question, Schemas, Target, Words, read_secrets};
+use crate::approval::{ApprovingError, given};
+use crate::ask::{
+    AskError, Fleet, Found, Plan, Progress, Question, Schemas, Target, Words, read_secrets,
+};
 use crate::cli::Cli;
 use crate::cli::request::Request;
 use crate::error::Error;
@@ -16,6 +20,7 @@ use crate::printer::Talk;
 use crate::render::agent_help;
 use crate::render::request::View;
 use output::{Form, Output, complain, divert};
+use propose::{Proposing, propose};
 
 /// Runs the command. Replies are shown as they come, unless they are sorted or go into a document.
 pub async fn run(args: Request, cx: Context<'_>) -> Result<Exit, Error> {
@@ -60,6 +65,9 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
         schemas.commands = Cli::commands();
     }
     let (ddl, action) = schemas.action(&words)?;
+    if args.approve.is_some() && !target.filter.is_empty() {
+        return Err(ApprovingError::AndFilters.into());
+    }
     let target = target.with_agent(ddl.name())?;
     let source = target.source(settings.as_ref())?;
     check_readers(&source, &words, action)?;
@@ -67,13 +75,34 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
     let plan = Plan::new(ddl, action, &inputs)?;
 
     let settings = settings.map_or_else(|| cx.settings(), Ok)?;
-    target.check_filtered(&source, action, &settings)?;
+    let given = match &args.approve {
+        Some(path) => Some(given(path, &plan, &settings)?),
+        None => None,
+    };
+    if given.is_none() {
+        target.check_filtered(&source, action, &settings)?;
+    }
     let fleet = Fleet::connect(&settings, &target).await?;
     let progress = Progress::new(cx.printer, !form.is_json() && !args.output.no_progress);
-    let mut found = fleet.discover(&target, &progress).await?;
-    cx.remember(&found.nodes);
+    let (mut found, approval) = match given {
+        Some(given) => (Found::named(given.nodes), Some(given.text)),
+        None => {
+            let found = fleet.discover(&target, &progress).await?;
+            cx.remember(&found.nodes);
+            (found, None)
+        }
+    };
     if let Some(limit) = args.pace.limit() {
         found.nodes = choose(&found.nodes, limit, args.pace.limit_seed);
+    }
+    if let Some(path) = &args.propose {
+        let proposing = Proposing {
+            plan: &plan,
+            target: &target,
+            nodes: found.nodes,
+            lifetime: args.approval_for,
+        };
+        return propose(path, proposing, &settings, cx);
     }
     let question = Question {
         plan: &plan,
@@ -82,6 +111,7 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
         stream: form.shows_progress() && args.wants_progress(action),
         rollout: args.pace.rollout(),
         pause: args.pace.batch_sleep,
+        approval,
     };
     let output = Output {
         form,

@@ -1,0 +1,84 @@
+//! Within stage 6: whether a second person agrees, where the policy or the node demands one.
+
+use muster_wire::approval::{Approved, open_approval};
+use muster_wire::fresh::Insertion;
+use muster_wire::identity::Identity;
+use muster_wire::policy::{PolicySet, Question};
+use uuid::Uuid;
+
+use super::Accepted;
+use super::verify::chain;
+use crate::core::Core;
+
+/// Who has approved a request, for the audit log.
+#[derive(Debug, Clone)]
+pub(crate) struct Approver {
+    /// The name.
+    pub(crate) identity: Identity,
+    /// The key that signed.
+    pub(crate) key: String,
+    /// The proposal that was approved.
+    pub(crate) proposal: Uuid,
+}
+
+/// Who has approved the request, or why that does not count. From now on the same approval counts no more here.
+pub(super) fn check(
+    core: &Core,
+    accepted: &Accepted,
+    policy: &PolicySet,
+    wanted: Option<&str>,
+) -> Result<Approver, String> {
+    let (request, caller) = (&accepted.asked.request, &accepted.asked.caller);
+    let by = wanted.map_or_else(
+        || "a second person who may do the same".to_owned(),
+        |wanted| format!("one of: {wanted}"),
+    );
+    let Some(text) = &request.approval else {
+        return Err(format!("it takes the approval of {by}"));
+    };
+    let (trust, now) = (core.trust.get(), core.clock.now());
+    let refused =
+        |error: &dyn std::error::Error| format!("its approval does not count: {}", chain(error));
+    let opened = open_approval(text, &trust, &core.tokens, now).map_err(|error| refused(&error))?;
+    let schema = core.registry.agent(request.agent.as_str());
+    let schema = schema.and_then(|agent| agent.ddl().action(request.action.as_str()));
+    let is_secret = |name: &str| schema.is_some_and(|action| action.is_sensitive(name));
+    opened
+        .covers(request, caller, now, is_secret)
+        .map_err(|error| refused(&error))?;
+    let approver = &opened.approver.identity;
+    let may = core.view(|node| {
+        let asked = |caller| Question {
+            caller,
+            agent: &request.agent,
+            action: &request.action,
+            node,
+            now,
+        };
+        policy.may_approve(&asked(&request.caller), &asked(approver))
+    });
+    if !may {
+        return Err(format!("{approver} may not approve it; it takes {by}"));
+    }
+    use_up(core, &opened)?;
+    Ok(Approver {
+        identity: approver.clone(),
+        key: opened.approver.key.to_string(),
+        proposal: opened.proposed.proposal.id,
+    })
+}
+
+/// Remembers the approval as requests are remembered: until it is over, and beyond a restart.
+fn use_up(core: &Core, approved: &Approved) -> Result<(), String> {
+    let (proposal, caller) = (&approved.proposed.proposal, &approved.proposed.caller);
+    let until = proposal.expires_at.saturating_add(core.skew);
+    let noted = core
+        .seen
+        .insert(caller.key.as_bytes(), proposal.id, until, core.clock.now());
+    match noted {
+        Ok(Insertion::Fresh) => Ok(()),
+        Ok(Insertion::Seen) => Err("its approval was used before; propose it again".to_owned()),
+        Ok(Insertion::Full { .. }) => Err("the node cannot remember one more approval".to_owned()),
+        Err(error) => Err(format!("the node cannot remember its approval: {error}")),
+    }
+}

@@ -1,0 +1,131 @@
+//! `rpc policy ...`: what may be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use muster_wire::Millis;
+use muster_wire::identity::{Identity, Name};
+use muster_wire::policy::{InstantError, Verdict, instant};
+
+use super::json::Json;
+
+/// Where a node keeps its policies.
+const DIRECTORY: &str = "/etc/muster/policies";
+
+/// The commands on policies. None of them asks anybody.
+#[derive(Debug, Subcommand)]
+pub enum Policy {
+    /// Read policies as a node would, and tell what is wrong or odd about them
+    #[command(
+        after_help = "Exits with 2 if a policy is malformed, or with --strict if anything is odd.
+
+Examples:
+  rpc policy check
+  rpc policy check policies/ --strict
+  rpc policy check service.policy -j | jq -r '.findings[].message'"
+    )]
+    Check(Check),
+    /// Tell which line decides about a request, and why the lines before it do not
+    #[command(
+        override_usage = "rpc policy explain --caller NAME --agent AGENT --action ACTION [OPTIONS]",
+        after_help = "Exits with 2 if the request is denied.
+
+Examples:
+  rpc inventory db1.acme.net -j > db1.json
+  rpc policy explain --caller rip --agent service --action stop --node db1.json
+  rpc policy explain --caller rip --agent puppetral --action do \\
+      --dir policies/ --fact environment=production --class mysql::master"
+    )]
+    Explain(Explain),
+    /// Run the cases of a test file against policies
+    #[command(after_help = "A test file is TOML:
+  policies = \"policies\"            # its own directory when left out
+  [nodes.db1]
+  facts = { environment = \"production\" }
+  [[cases]]
+  caller = \"rip\"
+  agent = \"service\"
+  action = \"restart\"
+  node = \"db1\"
+  expect = \"deny\"
+  rule = \"service.policy:3\"         # may be left out
+
+Exits with 2 if a case fails.
+
+Examples:
+  rpc policy test policies.test.toml
+  rpc policy test policies.test.toml -j | jq '.failed'")]
+    Test(Test),
+}
+
+/// `rpc policy check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Directories of policies, or single files; groups are read beside them
+    #[arg(value_name = "DIR|FILE", default_value = DIRECTORY)]
+    pub paths: Vec<PathBuf>,
+    /// What is odd counts as wrong
+    #[arg(long)]
+    pub strict: bool,
+    /// Whether a document is wanted.
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// `rpc policy explain`.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// Who would ask
+    #[arg(long, value_name = "NAME")]
+    pub caller: Identity,
+    /// The agent
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Name,
+    /// The action
+    #[arg(long, value_name = "ACTION")]
+    pub action: Name,
+    /// What is known of the node: a file that `rpc inventory NODE -j` wrote
+    #[arg(long, value_name = "FILE")]
+    pub node: Option<PathBuf>,
+    /// A fact of the node, besides or in place of the file's; repeatable
+    #[arg(long = "fact", value_name = "NAME=VALUE")]
+    pub facts: Vec<String>,
+    /// A class of the node, besides the file's; repeatable
+    #[arg(long = "class", value_name = "CLASS")]
+    pub classes: Vec<String>,
+    /// Directory of the policies
+    #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
+    pub dir: PathBuf,
+    /// What the node decides about agents without a policy: allow or deny
+    #[arg(long, value_name = "VERDICT", value_parser = verdict, default_value = "deny")]
+    pub default: Verdict,
+    /// When it would be asked, as in 2026-11-22T10:00Z [default: now]
+    #[arg(long, value_name = "TIME", value_parser = at)]
+    pub at: Option<Millis>,
+    /// Whether a document is wanted.
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// `rpc policy test`.
+#[derive(Debug, Args)]
+pub struct Test {
+    /// The test file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Whether a document is wanted.
+    #[command(flatten)]
+    pub json: Json,
+}
+
+fn at(text: &str) -> Result<Millis, InstantError> {
+    instant(text)
+}
+
+fn verdict(text: &str) -> Result<Verdict, &'static str> {
+    match text {
+        "allow" => Ok(Verdict::Allow),
+        "deny" => Ok(Verdict::Deny),
+        _ => Err("expected allow or deny"),
+    }
+}

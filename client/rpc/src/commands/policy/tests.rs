@@ -1,0 +1,231 @@
+//! `rpc policy` on real files: what is printed, and the exit code.
+
+use std::fs;
+use std::path::Path;
+
+use clap::Parser as _;
+use tempfile::TempDir;
+
+use super::{Context, run};
+use crate::cli::{Cli, Command};
+use crate::environment::Environment;
+use crate::exit::Exit;
+use crate::printer::Talk;
+use crate::printer::testing::printer;
+
+const SERVICE: &str = "policy default deny\n\
+    allow\tadmins\t*\t*\n\
+    deny\t*\trestart\tenvironment=production and not maintenance\n\
+    allow\toncall\tstatus restart\t*\n\
+    allow\toncall\tstop\t*\t*\tapproved-by=admins\n";
+
+/// Policies of a node, as they lie on its disk.
+fn policies(service: &str) -> TempDir {
+    let scratch = tempfile::tempdir().unwrap();
+    fs::write(scratch.path().join("groups"), "admins rip anna\n").unwrap();
+    fs::write(scratch.path().join("service.policy"), service).unwrap();
+    scratch
+}
+
+/// Runs a command line in which `@` is the directory; the directory's name is taken out of what is printed.
+fn rpc(line: &str, directory: &Path) -> (Exit, String, String) {
+    let place = directory.display().to_string();
+    let words = line.split(' ').map(|word| word.replace('@', &place));
+    let cli = Cli::try_parse_from(words).unwrap();
+    let Command::Policy(command) = cli.command else {
+        panic!("{line} is no command on policies")
+    };
+    let (printer, data, talk) = printer(Talk::Normal);
+    // A configuration that does not exist is no obstacle, but one of whoever runs the tests might be.
+    let environment = Environment::default();
+    let cx = Context {
+        config: None,
+        environment: &environment,
+        printer: &printer,
+    };
+    let exit = run(command, cx).unwrap();
+    let plain = |text: String| text.replace(&format!("{place}/"), "");
+    (exit, plain(data.text()), plain(talk.text()))
+}
+
+#[test]
+fn good_policies_pass_the_check() {
+    let scratch = policies(SERVICE);
+    let (exit, data, _) = rpc("rpc policy check @", scratch.path());
+    assert_eq!(
+        (exit, data.as_str()),
+        (Exit::Passed, "1 policy, 0 errors, 0 warnings\n")
+    );
+    let (exit, _, _) = rpc("rpc policy check --strict @/service.policy", scratch.path());
+    assert_eq!(exit, Exit::Passed);
+}
+
+#[test]
+fn a_check_tells_place_reason_and_remedy() {
+    let bad = format!("{SERVICE}allow rip * *\nallow\trip\t*\t(customer=acme\n");
+    let scratch = policies(&bad);
+    let (exit, data, _) = rpc("rpc policy check @", scratch.path());
+    assert_eq!(exit, Exit::SomeFailed);
+    insta::assert_snapshot!("policy_check_malformed", data);
+
+    let odd = format!("{SERVICE}allow\tadmin\trestrat\t*\nallow\trip\tstop\tcustomer=acme\n");
+    let scratch = policies(&odd);
+    let (exit, data, _) = rpc("rpc policy check @", scratch.path());
+    assert_eq!(exit, Exit::Passed);
+    insta::assert_snapshot!("policy_check_odd", data);
+    assert_eq!(
+        rpc("rpc policy check --strict @", scratch.path()).0,
+        Exit::SomeFailed
+    );
+    let (_, data, _) = rpc("rpc policy check -j @", scratch.path());
+    insta::assert_snapshot!("policy_check_json", data);
+}
+
+#[test]
+fn an_explanation_names_the_line_that_decides() {
+    let scratch = policies(SERVICE);
+    let line = "rpc policy explain --caller joe --agent service --action restart --dir @ \
+                --fact environment=production";
+    let (exit, data, _) = rpc(line, scratch.path());
+    assert_eq!(exit, Exit::SomeFailed);
+    insta::assert_snapshot!("policy_explain_denied", data);
+    let (exit, data, _) = rpc(
+        &format!("{line} --class maintenance -j").replace("joe", "oncall"),
+        scratch.path(),
+    );
+    assert_eq!(exit, Exit::Passed);
+    insta::assert_snapshot!("policy_explain_json", data);
+    let (exit, data, _) = rpc(
+        "rpc policy explain --caller oncall --agent service --action stop --dir @",
+        scratch.path(),
+    );
+    assert_eq!(exit, Exit::Passed);
+    assert!(data.contains("approved by one of: admins"), "{data}");
+    let (exit, data, _) = rpc(
+        "rpc policy explain --caller rip --agent puppetral --action do --dir @",
+        scratch.path(),
+    );
+    assert_eq!(exit, Exit::SomeFailed);
+    assert_eq!(
+        data,
+        "rip may not ask for puppetral do\ndecided by default (no puppetral.policy)\n"
+    );
+}
+
+#[test]
+fn a_malformed_policy_denies_and_the_explanation_says_so() {
+    let scratch = policies("allow\trip\t*\t*\nalow\trip\n");
+    let line = "rpc policy explain --caller rip --agent service --action stop --dir @";
+    let (exit, data, talk) = rpc(line, scratch.path());
+    assert_eq!(exit, Exit::SomeFailed);
+    assert_eq!(
+        data,
+        "rip may not ask for service stop\ndecided by service.policy:2: malformed\n"
+    );
+    assert!(talk.contains("service.policy:2:1: a line is"), "{talk}");
+}
+
+#[test]
+fn cases_pass_or_say_what_was_found() {
+    let scratch = policies(SERVICE);
+    let inventory = r#"{"schema": "muster.inventory.v1", "node": "db1", "inventory": {"facts": {"environment": "production"}}}"#;
+    fs::write(scratch.path().join("db1.json"), inventory).unwrap();
+    let good = r#"
+        [nodes.db1]
+        inventory = "db1.json"
+        [[cases]]
+        caller = "rip"
+        agent = "service"
+        action = "restart"
+        node = "db1"
+        expect = "allow"
+        rule = "service.policy:2"
+        [[cases]]
+        name = "nobody else restarts in production"
+        caller = "oncall"
+        agent = "service"
+        action = "restart"
+        node = "db1"
+        expect = "deny"
+        [[cases]]
+        name = "but in maintenance"
+        caller = "oncall"
+        agent = "service"
+        action = "restart"
+        node = "db1"
+        classes = ["Maintenance"]
+        expect = "allow"
+    "#;
+    let file = scratch.path().join("good.toml");
+    fs::write(&file, good).unwrap();
+    let (exit, data, _) = rpc("rpc policy test @/good.toml", scratch.path());
+    assert_eq!(exit, Exit::Passed, "{data}");
+    assert!(data.ends_with("3 passed, 0 failed\n"), "{data}");
+
+    fs::write(
+        &file,
+        good.replace("service.policy:2", "service.policy:4")
+            .replace("\"deny\"", "\"allow\""),
+    )
+    .unwrap();
+    let (exit, data, _) = rpc("rpc policy test @/good.toml", scratch.path());
+    assert_eq!(exit, Exit::SomeFailed);
+    insta::assert_snapshot!("policy_test_failed", data);
+    let (_, data, _) = rpc("rpc policy test -j @/good.toml", scratch.path());
+    insta::assert_snapshot!("policy_test_json", data);
+}
+
+#[test]
+fn what_cannot_be_read_is_an_error_and_no_verdict() {
+    let scratch = policies(SERVICE);
+    for (name, text) in [
+        (
+            "typo.toml",
+            "[[cases]]\ncaller = \"rip\"\nagnt = \"service\"\n",
+        ),
+        (
+            "nowhere.toml",
+            "[[cases]]\ncaller='rip'\nagent='a'\naction='b'\nnode='x'\nexpect='deny'\n",
+        ),
+        (
+            "late.toml",
+            "[[cases]]\ncaller='rip'\nagent='a'\naction='b'\nat='noon'\nexpect='deny'\n",
+        ),
+    ] {
+        fs::write(scratch.path().join(name), text).unwrap();
+        let cli = Cli::try_parse_from([
+            "rpc",
+            "policy",
+            "test",
+            scratch.path().join(name).to_str().unwrap(),
+        ])
+        .unwrap();
+        let Command::Policy(command) = cli.command else {
+            panic!()
+        };
+        let (printer, ..) = printer(Talk::Quiet);
+        let cx = Context {
+            config: None,
+            environment: &Environment::default(),
+            printer: &printer,
+        };
+        let error = run(command, cx).unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+        assert_eq!(error.exit(), Exit::Local);
+    }
+}
+
+#[test]
+fn the_policies_that_we_ship_are_sound_and_do_what_they_say() {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/policies");
+    let (exit, data, _) = rpc("rpc policy check --strict @", &shipped);
+    assert_eq!(exit, Exit::Passed, "{data}");
+    for (name, _) in muster_ddl::BUILTIN {
+        assert!(
+            shipped.join(format!("{name}.policy")).is_file(),
+            "{name} has no policy"
+        );
+    }
+    let (exit, data, _) = rpc("rpc policy test @/policies.test.toml", &shipped);
+    assert_eq!(exit, Exit::Passed, "{data}");
+}

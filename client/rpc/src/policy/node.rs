@@ -1,0 +1,183 @@
+//! A node as it was once: what a saved inventory says of it, or what somebody supposes.
+
+use std::path::Path;
+
+use muster_wire::filter::FactTerm;
+use muster_wire::state::{Facts, NodeView};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::error::PolicyError;
+use super::read::text;
+
+/// Largest inventory that is read, in bytes: no reply is larger.
+const INVENTORY_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A node that is not asked.
+#[derive(Debug, Clone, Default)]
+pub struct SavedNode {
+    identity: String,
+    facts: Map<String, Value>,
+    checked: Facts,
+    classes: Vec<String>,
+    agents: Vec<String>,
+    collectives: Vec<String>,
+}
+
+/// The parts of `rpc inventory NODE -j` that policies look at.
+#[derive(Debug, Deserialize)]
+struct Document {
+    node: String,
+    inventory: Option<Inventory>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Inventory {
+    #[serde(default)]
+    facts: Map<String, Value>,
+    #[serde(default)]
+    classes: Vec<String>,
+    #[serde(default)]
+    agents: Vec<String>,
+    #[serde(default)]
+    collectives: Vec<String>,
+}
+
+impl SavedNode {
+    /// Reads a file that `rpc inventory NODE -j` wrote.
+    pub fn read(path: &Path) -> Result<Self, PolicyError> {
+        let text = text(path, INVENTORY_BYTES)?;
+        let wrong = |why: String| PolicyError::Inventory {
+            path: path.to_owned(),
+            why,
+        };
+        let document: Document =
+            serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let inventory = document
+            .inventory
+            .ok_or_else(|| wrong("the node did not answer when it was written".to_owned()))?;
+        let node = Self {
+            identity: document.node,
+            agents: inventory.agents,
+            collectives: inventory.collectives,
+            ..Self::default()
+        };
+        node.with(inventory.facts, &inventory.classes)
+    }
+
+    /// The same node with further facts, in place of those that have the same names, and further classes.
+    pub fn with(
+        mut self,
+        facts: Map<String, Value>,
+        classes: &[String],
+    ) -> Result<Self, PolicyError> {
+        self.facts.extend(facts);
+        self.classes
+            .extend(classes.iter().map(|class| class.to_ascii_lowercase()));
+        self.check()
+    }
+
+    /// The same node with one more fact, as in `os.family=Debian`.
+    pub fn with_fact(mut self, text: &str) -> Result<Self, PolicyError> {
+        let wrong = |source| PolicyError::Fact {
+            text: text.to_owned(),
+            source,
+        };
+        let (name, value) = text.split_once('=').ok_or_else(|| wrong(None))?;
+        let term = FactTerm::parse(&format!("{name}=x")).map_err(|error| wrong(Some(error)))?;
+        let segments: Vec<&str> = term.fact().segments().collect();
+        set(&mut self.facts, &segments, value.into());
+        self.check()
+    }
+
+    fn check(mut self) -> Result<Self, PolicyError> {
+        let what = match self.identity.as_str() {
+            "" => "no node can have these facts".to_owned(),
+            name => format!("{name} cannot have these facts"),
+        };
+        self.checked = Facts::from_value(Value::Object(self.facts.clone()))
+            .map_err(|source| PolicyError::Facts { what, source })?;
+        Ok(self)
+    }
+
+    /// The node's name, if it is a node that there was.
+    pub fn name(&self) -> Option<&str> {
+        Some(self.identity.as_str()).filter(|name| !name.is_empty())
+    }
+
+    /// The node as policies see it.
+    pub fn view(&self) -> NodeView<'_> {
+        NodeView {
+            identity: &self.identity,
+            facts: &self.checked,
+            classes: &self.classes,
+            agents: &self.agents,
+            collectives: &self.collectives,
+        }
+    }
+}
+
+/// Sets a value below maps that are made on the way.
+fn set(map: &mut Map<String, Value>, path: &[&str], value: Value) {
+    match path {
+        [] => {}
+        [last] => drop(map.insert((*last).to_owned(), value)),
+        [first, rest @ ..] => {
+            let entry = map
+                .entry(*first)
+                .or_insert_with(|| Value::Object(Map::new()));
+            if !entry.is_object() {
+                *entry = Value::Object(Map::new());
+            }
+            if let Some(inner) = entry.as_object_mut() {
+                set(inner, rest, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::SavedNode;
+
+    #[test]
+    fn facts_are_set_one_by_one_and_nest() {
+        let node = SavedNode::default()
+            .with_fact("os.family=Debian")
+            .and_then(|node| node.with_fact("os.release.major=12"))
+            .and_then(|node| node.with_fact("motto=a=b"))
+            .unwrap();
+        let expected =
+            json!({"os": {"family": "Debian", "release": {"major": "12"}}, "motto": "a=b"});
+        assert_eq!(serde_json::to_value(node.view().facts).unwrap(), expected);
+        for wrong in ["", "x", "a b=1", "=1"] {
+            assert!(SavedNode::default().with_fact(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_inventory_is_a_node() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("db1.json");
+        let text = json!({
+            "schema": "muster.inventory.v1", "node": "db1.acme.net", "daemon_stats": null,
+            "inventory": {"facts": {"customer": "acme"}, "classes": ["apache"], "agents": ["rpcutil"], "version": "1"},
+        });
+        std::fs::write(&path, text.to_string()).unwrap();
+        let node = SavedNode::read(&path).unwrap();
+        assert_eq!(node.name(), Some("db1.acme.net"));
+        assert_eq!(
+            (node.view().classes, node.view().agents),
+            (&["apache".to_owned()][..], &["rpcutil".to_owned()][..])
+        );
+        std::fs::write(&path, json!({"node": "db1", "inventory": null}).to_string()).unwrap();
+        assert!(
+            SavedNode::read(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("did not answer")
+        );
+    }
+}

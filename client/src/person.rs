@@ -1,0 +1,137 @@
+//! Somebody with a key, and whom that somebody trusts: what it takes to propose and to approve. No connection is made.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use muster_wire::approval::{
+    Approval, ApprovalError, Approved, Inputs, OpenProposal, Proposal, encode, open_approval,
+    open_proposal,
+};
+use muster_wire::identity::{Identity, Name};
+use muster_wire::sign::{Kind, Signer, seal};
+use muster_wire::token::{Creds, PublicKey, TokenCache, Trust};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::error::ClientError;
+use crate::party::now;
+
+/// A key and its token, and the trust that others' tokens are held against.
+#[derive(Debug, Clone)]
+pub struct Person {
+    /// Name and key.
+    pub signer: Signer,
+    /// Whom to believe.
+    pub trust: Trust,
+}
+
+/// What somebody wants to ask, before it is a proposal.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// The collective.
+    pub collective: Name,
+    /// The agent.
+    pub agent: Name,
+    /// The action.
+    pub action: Name,
+    /// The nodes, each by its name.
+    pub nodes: BTreeSet<Identity>,
+    /// The inputs.
+    pub data: Map<String, Value>,
+    /// Those of them that an approver must not see.
+    pub secret: BTreeSet<String>,
+    /// How long it may be asked.
+    pub lifetime: Duration,
+}
+
+impl Person {
+    /// Reads credentials and trust. Credentials that others could read are refused.
+    pub fn load(credentials: &Path, operator: &str, account: &Path) -> Result<Self, ClientError> {
+        Ok(Self {
+            signer: signer(credentials)?,
+            trust: trust(operator, account)?,
+        })
+    }
+
+    /// The sealed proposal of a draft.
+    pub fn propose(&self, draft: &Draft) -> Result<Vec<u8>, ClientError> {
+        let id = Uuid::now_v7();
+        let lifetime = u64::try_from(draft.lifetime.as_millis()).unwrap_or(u64::MAX);
+        let issued_at = now();
+        let proposal = Proposal {
+            id,
+            caller: self.signer.identity().clone(),
+            collective: draft.collective.clone(),
+            agent: draft.agent.clone(),
+            action: draft.action.clone(),
+            nodes: draft.nodes.clone(),
+            inputs: Inputs::new(id, &draft.data, |name| draft.secret.contains(name)),
+            issued_at,
+            expires_at: issued_at.saturating_add(lifetime),
+        };
+        Ok(seal(Kind::Proposal, &proposal, &self.signer)?)
+    }
+
+    /// Opens somebody's sealed proposal.
+    pub fn read_proposal(&self, bytes: &[u8]) -> Result<OpenProposal, ApprovalError> {
+        open_proposal(bytes, &self.trust, &TokenCache::new(2), now())
+    }
+
+    /// The sealed approval of a sealed proposal. Whoever calls this has shown the proposal to the approver.
+    pub fn approve(&self, proposal: &[u8]) -> Result<Vec<u8>, ClientError> {
+        let approval = Approval {
+            proposal: encode(proposal),
+            approver: self.signer.identity().clone(),
+            approved_at: now(),
+        };
+        Ok(seal(Kind::Approval, &approval, &self.signer)?)
+    }
+
+    /// Opens a sealed approval as nodes do. Gives what [`Call::approval`](crate::Call::approval) takes, too.
+    pub fn read_approval(&self, bytes: &[u8]) -> Result<(Approved, String), ApprovalError> {
+        let text = encode(bytes);
+        let approved = open_approval(&text, &self.trust, &TokenCache::new(2), now())?;
+        Ok((approved, text))
+    }
+}
+
+fn signer(path: &Path) -> Result<Signer, ClientError> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let failed = |source| ClientError::Read {
+        what: "credentials",
+        path: path.to_owned(),
+        source,
+    };
+    let mode = std::fs::metadata(path)
+        .map_err(failed)?
+        .permissions()
+        .mode()
+        & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(ClientError::Exposed {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let creds = Creds::parse(&text).map_err(|source| ClientError::Creds {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(Signer::new(creds)?)
+}
+
+fn trust(operator: &str, account: &Path) -> Result<Trust, ClientError> {
+    let text = std::fs::read_to_string(account).map_err(|source| ClientError::Read {
+        what: "the account's token",
+        path: account.to_owned(),
+        source,
+    })?;
+    let wrong = |source| ClientError::Trust {
+        path: account.to_owned(),
+        source,
+    };
+    let operator = PublicKey::parse(operator).map_err(|error| wrong(error.into()))?;
+    Trust::new(operator, text.trim()).map_err(wrong)
+}

@@ -1,0 +1,281 @@
+//! Two-person approval over a real broker: a node does what two people signed, once, and nothing else.
+
+use muster_agent::core::Authority;
+use muster_client::{Aim, Call, Draft, Person};
+use muster_tests::organisation::Organisation;
+use muster_wire::approval::{Inputs, Proposal};
+use muster_wire::identity::{Identity, Name};
+use muster_wire::reply::Reply;
+use muster_wire::sign::{Kind, Signer, seal};
+use muster_wire::status::{Reason, Status};
+use muster_wire::token::Role;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::ask::{World, object};
+
+const NODE: &str = "node1.example.net";
+
+/// A node that lets rip read facts if one of the approvers agrees.
+async fn world() -> World {
+    World::new(|blueprint| {
+        let policy = "policy default deny\nallow\trip\tget_fact\t*\t*\tapproved-by=approvers\nallow\t*\tping\t*\n";
+        blueprint.policies = vec![
+            ("rpcutil.policy".to_owned(), policy.to_owned()),
+            ("groups".to_owned(), "approvers anna joe\n".to_owned()),
+        ];
+    })
+    .await
+}
+
+fn person(organisation: &Organisation, signer: Signer) -> Person {
+    Person {
+        signer,
+        trust: organisation.trust(),
+    }
+}
+
+fn draft(fact: &str) -> Draft {
+    Draft {
+        collective: Name::parse("muster").unwrap(),
+        agent: Name::parse("rpcutil").unwrap(),
+        action: Name::parse("get_fact").unwrap(),
+        nodes: [Identity::parse(NODE).unwrap()].into(),
+        data: object(json!({"fact": fact})),
+        secret: [].into(),
+        lifetime: std::time::Duration::from_hours(1),
+    }
+}
+
+/// What rip proposes, approved by this signer.
+fn approval(world: &World, draft: &Draft, approver: Signer) -> String {
+    let rip = person(&world.organisation, world.caller.signer.clone());
+    let proposal = rip.propose(draft).unwrap();
+    carried(
+        &person(&world.organisation, approver)
+            .approve(&proposal)
+            .unwrap(),
+    )
+}
+
+fn carried(approval: &[u8]) -> String {
+    muster_wire::approval::encode(approval)
+}
+
+async fn ask(world: &World, fact: &str, approval: Option<String>) -> Reply {
+    let nodes = [Identity::parse(NODE).unwrap()].into();
+    let mut call = Call::new("rpcutil", "get_fact", Aim::Nodes(nodes)).unwrap();
+    call.data = object(json!({"fact": fact}));
+    call.approval = approval;
+    let (mut answers, stats) = world.caller.call(call).await;
+    answers
+        .pop_first()
+        .unwrap_or_else(|| panic!("no answer: {stats:?}"))
+        .1
+        .reply
+}
+
+/// The rule of a denial.
+fn rule(reply: &Reply) -> &str {
+    match &reply.reason {
+        Some(Reason::Denied { rule }) => rule,
+        _ => panic!("not denied: {reply:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_two_people_signed_is_done_once_and_both_are_in_the_audit_log() {
+    let world = world().await;
+    let without = ask(&world, "os", None).await;
+    assert_eq!(
+        rule(&without),
+        "rpcutil.policy:2: it takes the approval of one of: approvers"
+    );
+    let anna = world.organisation.caller("anna");
+    let approval = approval(&world, &draft("os"), anna.clone());
+    let done = ask(&world, "os", Some(approval.clone())).await;
+    assert_eq!(done.statuscode, Status::Ok, "{}", done.statusmsg);
+    let again = ask(&world, "os", Some(approval)).await;
+    assert!(rule(&again).contains("used before"), "{}", rule(&again));
+
+    let audit = world.node.audit();
+    let verdicts: Vec<&Value> = audit.iter().map(|record| &record["verdict"]).collect();
+    assert_eq!(verdicts, ["denied", "executed", "denied"]);
+    let executed = &audit[1];
+    assert_eq!(
+        (&executed["caller"], &executed["approver"]),
+        (&json!("rip"), &json!("anna"))
+    );
+    assert_eq!(executed["approver_key"], anna.public().to_string());
+    assert!(
+        executed["approval"]
+            .as_str()
+            .unwrap()
+            .parse::<Uuid>()
+            .is_ok()
+    );
+}
+
+#[tokio::test]
+async fn an_approval_outlives_no_restart_unused_up() {
+    let world = world().await;
+    let approval = approval(&world, &draft("os"), world.organisation.caller("anna"));
+    assert_eq!(
+        ask(&world, "os", Some(approval.clone())).await.statuscode,
+        Status::Ok
+    );
+    let World {
+        organisation,
+        server,
+        node,
+        caller,
+    } = world;
+    let signer = node.core.signer().clone();
+    let directory = node.stopped().await;
+    let mut blueprint = muster_tests::fleet::Blueprint::new(signer);
+    blueprint.policies = Vec::new();
+    let node =
+        muster_tests::fleet::TestNode::start_in(directory, &organisation, &server, blueprint).await;
+    let world = World {
+        organisation,
+        server,
+        node,
+        caller,
+    };
+    let again = ask(&world, "os", Some(approval)).await;
+    assert!(rule(&again).contains("used before"), "{}", rule(&again));
+}
+
+#[tokio::test]
+async fn nothing_else_counts_as_an_approval() {
+    let mut world = world().await;
+    let caller = |name: &str| world.organisation.caller(name);
+    let by = |signer: Signer| approval(&world, &draft("os"), signer);
+    let elsewhere = Draft {
+        nodes: [Identity::parse("node2.example.net").unwrap()].into(),
+        ..draft("os")
+    };
+    let foreign = Organisation::new(&["muster"]).caller("anna");
+    let rip = world.caller.signer.clone();
+    let now = muster_tests::now();
+    let id = Uuid::now_v7();
+    let over = Proposal {
+        id,
+        caller: rip.identity().clone(),
+        collective: draft("os").collective,
+        agent: draft("os").agent,
+        action: draft("os").action,
+        nodes: draft("os").nodes,
+        inputs: Inputs::new(id, &draft("os").data, |_| false),
+        issued_at: now - 7_200_000,
+        expires_at: now - 3_600_000,
+    };
+    let over = seal(Kind::Proposal, &over, &rip).unwrap();
+    let over = carried(
+        &person(&world.organisation, caller("anna"))
+            .approve(&over)
+            .unwrap(),
+    );
+    let for_joe = person(&world.organisation, caller("joe"))
+        .propose(&draft("os"))
+        .unwrap();
+    let for_joe = carried(
+        &person(&world.organisation, caller("anna"))
+            .approve(&for_joe)
+            .unwrap(),
+    );
+    let table = [
+        ("oneself", by(rip.clone()), "cannot approve what"),
+        (
+            "oneself with another key",
+            by(caller("rip")),
+            "cannot approve what",
+        ),
+        (
+            "another input",
+            approval(&world, &draft("customer"), caller("anna")),
+            "the data is not",
+        ),
+        (
+            "another node",
+            approval(&world, &elsewhere, caller("anna")),
+            "the target is not",
+        ),
+        ("another caller", for_joe, "the caller is not"),
+        ("over", over, "its time was over"),
+        ("foreign", by(foreign), "not authentic"),
+        (
+            "a node",
+            by(world.organisation.user(Role::Node, "anna", &[])),
+            "not authentic",
+        ),
+        (
+            "a service",
+            by(world.organisation.service("anna")),
+            "not authentic",
+        ),
+        ("somebody else", by(caller("eve")), "eve may not approve it"),
+        ("rubbish", "r!".to_owned(), "cannot be read"),
+    ];
+    for (case, approval, why) in table {
+        let reply = ask(&world, "os", Some(approval)).await;
+        assert!(rule(&reply).contains(why), "{case}: {}", rule(&reply));
+    }
+    // Revoked: the node believes its account's newest token.
+    let anna = world.organisation.caller("anna");
+    let approval = approval(&world, &draft("os"), anna.clone());
+    let token = world.organisation.revoke(&anna);
+    world.node.core.update_trust(&token).unwrap();
+    let reply = ask(&world, "os", Some(approval)).await;
+    assert!(rule(&reply).contains("was revoked"), "{}", rule(&reply));
+    let executed = |record: &Value| record["verdict"] == "executed";
+    assert!(!world.node.audit().iter().any(executed));
+}
+
+#[tokio::test]
+async fn a_node_may_demand_it_for_everything_dangerous() {
+    let world = World::new(|blueprint| {
+        blueprint.authority = Authority {
+            approve_dangerous: true,
+            ..Authority::default()
+        };
+    })
+    .await;
+    let data = json!({"type": "group", "name": "staff"});
+    let denied = world
+        .caller
+        .ask(NODE, "puppetral", "do", data.clone())
+        .await
+        .reply;
+    assert!(
+        rule(&denied).contains("it takes the approval of a second person"),
+        "{}",
+        rule(&denied)
+    );
+    let found = world
+        .caller
+        .ask(NODE, "puppetral", "find", data.clone())
+        .await
+        .reply;
+    assert_eq!(found.statuscode, Status::Ok, "{}", found.statusmsg);
+
+    let draft = Draft {
+        agent: Name::parse("puppetral").unwrap(),
+        action: Name::parse("do").unwrap(),
+        data: object(data),
+        ..draft("os")
+    };
+    let nodes = [Identity::parse(NODE).unwrap()].into();
+    let mut call = Call::new("puppetral", "do", Aim::Nodes(nodes)).unwrap();
+    call.data = draft.data.clone();
+    call.approval = Some(approval(&world, &draft, world.organisation.caller("anna")));
+    let (mut answers, _) = world.caller.call(call).await;
+    let reply = answers.pop_first().unwrap().1.reply;
+    assert_ne!(reply.statuscode, Status::Other, "{}", reply.statusmsg);
+    let audit = world.node.audit();
+    let started = audit
+        .iter()
+        .find(|record| record["verdict"] == "started")
+        .unwrap();
+    assert_eq!(started["approver"], "anna");
+}

@@ -1,0 +1,178 @@
+//! Whom a field of callers means: names, groups and expressions.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use regex::Regex;
+
+use super::fault::PolicyFault;
+use super::groups::Groups;
+use super::span::Span;
+use crate::filter::MAX_PATTERN_BYTES;
+use crate::identity::Identity;
+
+/// Most memory that one compiled expression may take, in bytes.
+const COMPILED_BYTES: usize = 64 * 1024;
+
+/// The callers that a rule is for. Prints as it was written.
+#[derive(Debug, Clone, Default)]
+pub struct Callers {
+    anyone: bool,
+    names: BTreeSet<Identity>,
+    expressions: Vec<Expression>,
+    words: Vec<CallerWord>,
+}
+
+/// A word of the field, as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallerWord {
+    /// The word.
+    pub text: String,
+    /// Where it is in its line, in characters from 1.
+    pub column: usize,
+    /// Whether it is the name of a group.
+    pub group: bool,
+}
+
+/// An expression that matches whole names.
+#[derive(Debug, Clone)]
+struct Expression {
+    source: String,
+    whole: Regex,
+}
+
+impl Callers {
+    /// Reads the words of a field: `*`, or names, groups and expressions.
+    pub(super) fn read<'a>(
+        words: impl Iterator<Item = Span<'a>>,
+        groups: &Groups,
+    ) -> Result<Self, (usize, PolicyFault)> {
+        let words: Vec<Span<'_>> = words.collect();
+        let mut callers = Self {
+            anyone: matches!(*words, [only] if only.text() == "*"),
+            ..Self::default()
+        };
+        for word in words {
+            callers
+                .add(word, groups)
+                .map_err(|fault| (word.column(), fault))?;
+        }
+        Ok(callers)
+    }
+
+    fn add(&mut self, word: Span<'_>, groups: &Groups) -> Result<(), PolicyFault> {
+        let text = word.text();
+        let mut group = false;
+        if self.anyone {
+            // Only `*` alone is everybody: beside others it is a slip, and no name.
+        } else if text.starts_with('/') {
+            self.expressions.push(Expression::read(text)?);
+        } else if let Some(members) = groups.members(text) {
+            group = true;
+            self.names.extend(members.iter().cloned());
+        } else {
+            self.names.insert(name(text)?);
+        }
+        self.words.push(CallerWord {
+            text: text.to_owned(),
+            column: word.column(),
+            group,
+        });
+        Ok(())
+    }
+
+    /// Whether the rule is for this caller: its whole name, never a part of one.
+    pub fn include(&self, caller: &Identity) -> bool {
+        self.anyone
+            || self.names.contains(caller)
+            || self
+                .expressions
+                .iter()
+                .any(|expression| expression.whole.is_match(caller.as_str()))
+    }
+
+    /// Whether these are surely all of the others, too. A `false` may be too careful.
+    pub(super) fn cover(&self, others: &Self) -> bool {
+        let knows = |other: &Expression| {
+            let same = |own: &Expression| own.source == other.source;
+            self.expressions.iter().any(same)
+        };
+        self.anyone
+            || (!others.anyone
+                && others.names.iter().all(|name| self.include(name))
+                && others.expressions.iter().all(knows))
+    }
+
+    /// The words as they were written.
+    pub fn words(&self) -> &[CallerWord] {
+        &self.words
+    }
+
+    /// The names, with those of groups.
+    pub fn names(&self) -> &BTreeSet<Identity> {
+        &self.names
+    }
+}
+
+impl fmt::Display for Callers {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, word) in self.words.iter().enumerate() {
+            let gap = if index == 0 { "" } else { " " };
+            write!(out, "{gap}{}", word.text)?;
+        }
+        Ok(())
+    }
+}
+
+impl Expression {
+    /// Reads `/expression/` or `/expression/i`. It must be whole by itself before it is anchored: one such as `a)|(b` would
+    /// otherwise leave its anchors.
+    fn read(text: &str) -> Result<Self, PolicyFault> {
+        let wrong = |why: String| PolicyFault::CallerExpression {
+            word: text.chars().take(200).collect(),
+            why,
+        };
+        let body = text.strip_prefix('/').unwrap_or_default();
+        let (source, flag) = match body.strip_suffix('/') {
+            Some(source) => (source, ""),
+            None => match body.strip_suffix("/i") {
+                Some(source) => (source, "(?i)"),
+                None => return Err(wrong("it ends with / or /i".to_owned())),
+            },
+        };
+        if source.is_empty() || source.len() > MAX_PATTERN_BYTES {
+            return Err(wrong(format!("it has 1 to {MAX_PATTERN_BYTES} bytes")));
+        }
+        let compile = |text: &str| {
+            regex::RegexBuilder::new(text)
+                .size_limit(COMPILED_BYTES)
+                .dfa_size_limit(COMPILED_BYTES)
+                .build()
+                .map_err(|error| wrong(last_line(&error)))
+        };
+        compile(source)?;
+        Ok(Self {
+            source: text.to_owned(),
+            whole: compile(&format!(r"{flag}\A(?:{source})\z"))?,
+        })
+    }
+}
+
+/// The regex engine draws pictures; its last line says what is wrong.
+fn last_line(error: &regex::Error) -> String {
+    let text = error.to_string();
+    text.lines().last().unwrap_or_default().trim().to_owned()
+}
+
+/// One caller: its name, alone or after one of the prefixes that policies of `MCollective` and Choria have.
+pub(super) fn name(word: &str) -> Result<Identity, PolicyFault> {
+    let name = match word.split_once('=') {
+        Some(("caller" | "cert" | "choria", name)) => name,
+        Some(_) => return Err(PolicyFault::CallerKind(word.to_owned())),
+        None => word,
+    };
+    Identity::parse(name).map_err(|error| PolicyFault::Caller {
+        word: word.to_owned(),
+        error,
+    })
+}

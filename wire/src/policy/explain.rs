@@ -1,0 +1,63 @@
+//! Why a policy decides as it does: each rule that was looked at, and why it was not about the question.
+
+use std::fmt;
+
+use super::Verdict;
+use super::set::Decision;
+use crate::Millis;
+
+/// Why a question is answered as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The name of the file that was asked; nothing, if none speaks of the agent.
+    pub policy: Option<String>,
+    /// The rules that were looked at, the last of which decided unless it has a mismatch, too.
+    pub steps: Vec<Step>,
+    /// The answer.
+    pub decision: Decision,
+}
+
+/// A rule that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Its line.
+    pub line: usize,
+    /// The line as it was written.
+    pub text: String,
+    /// What it says.
+    pub verdict: Verdict,
+    /// Why it did not decide; nothing, if it did.
+    pub mismatch: Option<Mismatch>,
+}
+
+/// Why a rule is not about a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mismatch {
+    /// Its time is over since this instant.
+    Over(Millis),
+    /// It is for these callers.
+    Caller(String),
+    /// It is for these actions.
+    Action(Vec<String>),
+    /// It is for these nodes.
+    Node(String),
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Over(at) => {
+                let written = i64::try_from(*at)
+                    .ok()
+                    .and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
+                match written {
+                    Some(at) => write!(out, "its time was over at {at}"),
+                    None => write!(out, "its time was over at {at} ms"),
+                }
+            }
+            Self::Caller(callers) => write!(out, "it is for the callers {callers}"),
+            Self::Action(actions) => write!(out, "it is for the actions {}", actions.join(" ")),
+            Self::Node(nodes) => write!(out, "it is for {nodes}"),
+        }
+    }
+}

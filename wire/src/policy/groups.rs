@@ -1,0 +1,85 @@
+//! The file `groups`: `sysadmins rip anna`, one group a line. Groups hold callers, not groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::callers::name;
+use super::fault::{Flaw, PolicyFault};
+use super::span::{Span, lines};
+use crate::identity::{Identity, Name};
+
+/// Groups and their members.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Groups(BTreeMap<String, BTreeSet<Identity>>);
+
+impl Groups {
+    /// Reads the whole file, or nothing of it: then everything that is wrong with it, in the order of its lines.
+    pub fn parse(text: &str) -> Result<Self, Vec<Flaw>> {
+        let mut groups = Self::default();
+        let mut flaws = Vec::new();
+        for (line, span) in lines(text) {
+            if let Err((column, fault)) = groups.add(span) {
+                flaws.push(Flaw {
+                    line,
+                    column,
+                    fault,
+                });
+            }
+        }
+        for (line, span) in lines(text) {
+            let nested = |word: &Span<'_>| groups.members(word.text()).is_some();
+            if let Some(word) = span.words().skip(1).find(nested) {
+                flaws.push(Flaw {
+                    line,
+                    column: word.column(),
+                    fault: PolicyFault::NestedGroup(word.text().to_owned()),
+                });
+            }
+        }
+        flaws.sort_by_key(|flaw| (flaw.line, flaw.column));
+        if flaws.is_empty() {
+            Ok(groups)
+        } else {
+            Err(flaws)
+        }
+    }
+
+    fn add(&mut self, span: Span<'_>) -> Result<(), (usize, PolicyFault)> {
+        let mut words = span.words();
+        let first = words.next().unwrap_or(span);
+        let at = |word: Span<'_>, fault| (word.column(), fault);
+        let group = Name::parse(first.text()).map_err(|error| {
+            let word = first.text().to_owned();
+            at(first, PolicyFault::Caller { word, error })
+        })?;
+        let mut members = BTreeSet::new();
+        for word in words {
+            if word.text().starts_with('/') {
+                let text = word.text().to_owned();
+                return Err(at(word, PolicyFault::GroupExpression(text)));
+            }
+            members.insert(name(word.text()).map_err(|fault| at(word, fault))?);
+        }
+        if members.is_empty() {
+            return Err(at(first, PolicyFault::EmptyGroup(group.into())));
+        }
+        match self.0.insert(group.as_str().to_owned(), members) {
+            Some(_) => Err(at(first, PolicyFault::SecondGroup(group.into()))),
+            None => Ok(()),
+        }
+    }
+
+    /// The members of a group, if there is such a group.
+    pub fn members(&self, group: &str) -> Option<&BTreeSet<Identity>> {
+        self.0.get(&group.to_ascii_lowercase())
+    }
+
+    /// The names of all groups.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Everybody who is in a group.
+    pub fn everybody(&self) -> impl Iterator<Item = &Identity> {
+        self.0.values().flatten()
+    }
+}

@@ -1,0 +1,97 @@
+//! Who may have which action of which agent run on a node: `MCollective`'s action policies, with nothing skipped and nothing guessed.
+//!
+//! `<agent>.policy` holds one rule a line, its fields separated by tabs, and the first that matches decides:
+//!
+//! ```text
+//! policy default deny
+//! # allow|deny  callers        actions         facts                   classes            options (both may be left out)
+//! allow         rip sysadmins  *               *                       *
+//! deny          *              restart         environment=production
+//! allow         /^ci-\d+$/     status          customer=acme os.family=Debian  mysql::master /^role::/
+//! allow         oncall         restart         (country=uk or country=de) and not apache
+//! allow         eve            stop            *    *    until=2026-11-22T10:00Z
+//! allow         oncall         stop            *    *    approved-by=sysadmins
+//! ```
+//!
+//! Callers are names, compared whole; groups of the file `groups` (`sysadmins rip anna`); or `/expressions/` that must match the
+//! whole name. Facts and classes read as the words of `-W`, all of which must hold, or as one expression of `-S`. A file with
+//! one line that is not understood denies everything for its agent, and a broken `groups` for all: a line that was skipped
+//! might have been a `deny`.
+//!
+//! An agent without a file has `default.policy`; without that, `rpcutil` and `data` have [`DEFAULT_OPEN`], so that a fresh node
+//! can be found and asked what it is, and every other agent has the configuration's default, which is to deny. Policies
+//! speak of facts, classes and agents. They never wait for a data source: an expression that names one is refused.
+//!
+//! Everything here is a function of texts: whoever has a directory of policies reads it, and makes a [`PolicySet`] of what it read.
+//! [`PolicySet::decide`] answers a question, and [`PolicySet::explain`] says why; they cannot differ, for the one is part of the other.
+
+mod callers;
+mod explain;
+mod fault;
+mod file;
+mod groups;
+mod options;
+mod rule;
+mod set;
+mod span;
+
+pub use callers::{CallerWord, Callers};
+pub use explain::{Explanation, Mismatch, Step};
+pub use fault::{Flaw, PolicyFault, PolicyProblem};
+pub use file::PolicyFile;
+pub use groups::Groups;
+pub use options::{InstantError, instant};
+pub use rule::Rule;
+pub use set::{DEFAULT_OPEN, Decision, FILE_BYTES, GROUPS, PolicySet, Source};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Millis;
+use crate::identity::{Identity, Name};
+use crate::state::NodeView;
+
+/// What a rule says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The caller may.
+    Allow,
+    /// The caller may not.
+    Deny,
+}
+
+impl Verdict {
+    /// The word for it, as it stands in policies.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+
+    fn read(word: &str) -> Option<Self> {
+        match word {
+            "allow" => Some(Self::Allow),
+            "deny" => Some(Self::Deny),
+            _ => None,
+        }
+    }
+}
+
+/// What a policy is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// Who asks.
+    pub caller: &'a Identity,
+    /// The agent.
+    pub agent: &'a Name,
+    /// The action.
+    pub action: &'a Name,
+    /// The node that is asked.
+    pub node: &'a NodeView<'a>,
+    /// The time, by the node's clock.
+    pub now: Millis,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! Proposals and approvals: what two people signed, and nothing else, is what may be asked.
+
+use std::collections::BTreeSet;
+
+use muster_wire::approval::{
+    Approval, ApprovalError, Approved, Inputs, Proposal, encode, open_approval, open_proposal,
+};
+use muster_wire::filter::Filter;
+use muster_wire::identity::{Identity, Name};
+use muster_wire::request::{Request, Target};
+use muster_wire::sign::{Envelope, Kind, Signer, seal};
+use muster_wire::token::{Role, TokenCache};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::world::{self, NOW, World};
+
+fn secret(name: &str) -> bool {
+    name == "password"
+}
+
+fn data() -> Map<String, Value> {
+    let data = json!({"type": "user", "name": "eve", "password": "geheim"});
+    data.as_object().unwrap().clone()
+}
+
+fn nodes(names: &[&str]) -> BTreeSet<Identity> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+fn proposal(id: Uuid) -> Proposal {
+    let request = world::request(&["db1.acme.net"]);
+    Proposal {
+        id,
+        caller: request.caller,
+        collective: request.collective,
+        agent: request.agent,
+        action: request.action,
+        nodes: nodes(&["db1.acme.net", "db2.acme.net"]),
+        inputs: Inputs::new(id, &data(), secret),
+        issued_at: NOW - 1000,
+        expires_at: NOW + 60_000,
+    }
+}
+
+fn id() -> Uuid {
+    world::request(&["db1.acme.net"]).id
+}
+
+fn request() -> Request {
+    Request {
+        data: data(),
+        ..world::request(&["db1.acme.net"])
+    }
+}
+
+/// What the approver makes of a sealed proposal, as a request carries it.
+fn approved(proposal: &[u8], approver: &Signer) -> String {
+    let approval = Approval {
+        proposal: encode(proposal),
+        approver: approver.identity().clone(),
+        approved_at: NOW,
+    };
+    encode(&seal(Kind::Approval, &approval, approver).unwrap())
+}
+
+fn open(world: &World, text: &str) -> Result<Approved, ApprovalError> {
+    open_approval(text, &world.trust, &TokenCache::default(), NOW)
+}
+
+/// The outcome for this proposal and this request, both made by the caller and approved by anna.
+fn outcome(world: &World, proposal: &Proposal, request: &Request) -> Result<(), ApprovalError> {
+    let caller = world.caller();
+    let anna = world.signer(Role::Caller, "anna", 61);
+    let sealed = seal(Kind::Proposal, proposal, &caller).unwrap();
+    let approved = open(world, &approved(&sealed, &anna))?;
+    let token = TokenCache::default();
+    let verified = token
+        .verify_user(&world.trust, caller.token(), NOW)
+        .unwrap();
+    approved.covers(request, &verified, NOW, secret)
+}
+
+#[test]
+fn what_was_approved_may_be_asked() {
+    let world = World::new();
+    outcome(&world, &proposal(id()), &request()).unwrap();
+    let both = Request {
+        target: Target::Nodes(nodes(&["db1.acme.net", "db2.acme.net"])),
+        ..request()
+    };
+    outcome(&world, &proposal(id()), &both).unwrap();
+}
+
+#[test]
+fn anything_else_may_not() {
+    let world = World::new();
+    let name = |text: &str| Name::parse(text).unwrap();
+    let changed = |key: &str, value: Value| {
+        let mut data = data();
+        data.insert(key.to_owned(), value);
+        Request { data, ..request() }
+    };
+    let mut fewer = request();
+    fewer.data.remove("name");
+    for (field, request) in [
+        (
+            "collective",
+            Request {
+                collective: name("other"),
+                ..request()
+            },
+        ),
+        (
+            "agent",
+            Request {
+                agent: name("other"),
+                ..request()
+            },
+        ),
+        (
+            "action",
+            Request {
+                action: name("other"),
+                ..request()
+            },
+        ),
+        (
+            "target",
+            Request {
+                target: Target::Nodes(nodes(&["db1.acme.net", "db3.acme.net"])),
+                ..request()
+            },
+        ),
+        (
+            "target",
+            Request {
+                target: Target::Filter(Filter::default()),
+                ..request()
+            },
+        ),
+        ("data", changed("name", json!("mallory"))),
+        ("data", changed("password", json!("other"))),
+        ("data", changed("ensure", json!("absent"))),
+        ("data", changed("name", json!(["eve"]))),
+        ("data", fewer),
+    ] {
+        match outcome(&world, &proposal(id()), &request) {
+            Err(ApprovalError::Other(found)) => assert_eq!(found, field),
+            other => panic!("{field}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_proposal_hides_nothing_but_secrets() {
+    let world = World::new();
+    let hiding = Proposal {
+        inputs: Inputs::new(id(), &data(), |_| true),
+        ..proposal(id())
+    };
+    let refused = outcome(&world, &hiding, &request());
+    assert!(
+        matches!(refused, Err(ApprovalError::Other("data"))),
+        "{refused:?}"
+    );
+    let text = serde_json::to_string(&proposal(id())).unwrap();
+    assert!(!text.contains("geheim") && text.contains("eve"), "{text}");
+}
+
+#[test]
+fn time_ends_an_approval() {
+    let world = World::new();
+    let over = Proposal {
+        issued_at: NOW - 60_000,
+        expires_at: NOW - 1,
+        ..proposal(id())
+    };
+    let early = Proposal {
+        issued_at: NOW + 40_000,
+        expires_at: NOW + 50_000,
+        ..proposal(id())
+    };
+    let long = Proposal {
+        expires_at: NOW + 25 * 60 * 60 * 1000,
+        ..proposal(id())
+    };
+    assert!(matches!(
+        outcome(&world, &over, &request()),
+        Err(ApprovalError::Expired(1))
+    ));
+    assert!(matches!(
+        outcome(&world, &early, &request()),
+        Err(ApprovalError::Future(40_000))
+    ));
+    assert!(matches!(
+        outcome(&world, &long, &request()),
+        Err(ApprovalError::Lifetime(_))
+    ));
+}
+
+#[test]
+fn it_takes_two_callers_of_this_organisation() {
+    let world = World::new();
+    let caller = world.caller();
+    let sealed = seal(Kind::Proposal, &proposal(id()), &caller).unwrap();
+    let own = open(&world, &approved(&sealed, &caller));
+    assert!(matches!(own, Err(ApprovalError::Oneself(_))), "{own:?}");
+    // The same person with another key, and another name on the same key, are one person.
+    let namesake = world.signer(Role::Caller, caller.identity().as_str(), 62);
+    let namesake = open(&world, &approved(&sealed, &namesake));
+    assert!(
+        matches!(namesake, Err(ApprovalError::Oneself(_))),
+        "{namesake:?}"
+    );
+    for role in [Role::Node, Role::Service] {
+        let other = open(&world, &approved(&sealed, &world.signer(role, "anna", 63)));
+        assert!(
+            matches!(other, Err(ApprovalError::Refused(_))),
+            "{role}: {other:?}"
+        );
+    }
+    let foreigner = World::with_seed(151).signer(Role::Caller, "anna", 64);
+    let foreign = open(&world, &approved(&sealed, &foreigner));
+    assert!(
+        matches!(foreign, Err(ApprovalError::Refused(_))),
+        "{foreign:?}"
+    );
+    // A proposal in somebody else's name.
+    let eve = world.signer(Role::Caller, "eve", 65);
+    let forged = seal(Kind::Proposal, &proposal(id()), &eve).unwrap();
+    let forged = open(
+        &world,
+        &approved(&forged, &world.signer(Role::Caller, "anna", 66)),
+    );
+    assert!(
+        matches!(forged, Err(ApprovalError::WrongSender { .. })),
+        "{forged:?}"
+    );
+}
+
+#[test]
+fn a_proposal_an_approval_and_a_request_are_never_taken_for_each_other() {
+    let world = World::new();
+    let caller = world.caller();
+    let kinds = [Kind::Request, Kind::Reply, Kind::Proposal, Kind::Approval];
+    for sealed in kinds {
+        let bytes = seal(sealed, &proposal(id()), &caller).unwrap();
+        for read in kinds {
+            assert_eq!(Envelope::decode(read, &bytes).is_ok(), read == sealed);
+        }
+        let text = String::from_utf8(bytes).unwrap();
+        for read in kinds {
+            // The name is part of what is signed: changing it outside does not help.
+            let moved = text.replacen(sealed.protocol(), read.protocol(), 1);
+            let envelope = Envelope::decode(read, moved.as_bytes()).unwrap();
+            let opened =
+                envelope.verify(&world.trust, &TokenCache::default(), NOW, &[Role::Caller]);
+            assert_eq!(opened.is_ok(), read == sealed);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn inputs_are_equal_only_to_themselves(
+        first in prop::collection::btree_map("[a-c]|password", "[x-z]{0,2}", 0..4),
+        second in prop::collection::btree_map("[a-c]|password", "[x-z]{0,2}", 0..4),
+    ) {
+        let map = |inputs: &std::collections::BTreeMap<String, String>| -> Map<String, Value> {
+            inputs.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
+        };
+        let inputs = Inputs::new(id(), &map(&first), secret);
+        prop_assert_eq!(inputs.are(id(), &map(&second), secret), first == second);
+        if first.contains_key("password") {
+            prop_assert!(!inputs.are(Uuid::from_u128(7), &map(&first), secret));
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "\\PC{0,64}", bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        let world = World::new();
+        prop_assert!(open(&world, &text).is_err());
+        prop_assert!(open(&world, &encode(&bytes)).is_err());
+        prop_assert!(open_proposal(&bytes, &world.trust, &TokenCache::default(), NOW).is_err());
+    }
+
+    #[test]
+    fn one_changed_byte_makes_it_void(at in any::<prop::sample::Index>(), bit in 0_u8..8) {
+        let world = World::new();
+        let sealed = seal(Kind::Proposal, &proposal(id()), &world.caller()).unwrap();
+        let mut changed = sealed.clone();
+        *at.get_mut(&mut changed) ^= 1 << bit;
+        prop_assert!(open_proposal(&changed, &world.trust, &TokenCache::default(), NOW).is_err());
+    }
+}
