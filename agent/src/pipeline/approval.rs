@@ -40,7 +40,7 @@ pub(super) fn check(
     let refused =
         |error: &dyn std::error::Error| format!("its approval does not count: {}", chain(error));
     let opened = open_approval(text, &trust, &core.tokens, now).map_err(|error| refused(&error))?;
-    let schema = core.registry.agent(request.agent.as_str());
+    let schema = accepted.registry.agent(request.agent.as_str());
     let schema = schema.and_then(|agent| agent.ddl().action(request.action.as_str()));
     let is_secret = |name: &str| schema.is_some_and(|action| action.is_sensitive(name));
     opened

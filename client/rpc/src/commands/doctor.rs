@@ -15,7 +15,7 @@ use crate::settings::Settings;
 
 /// Runs the command. Each look is told when it is done: the first that fails is often the last one needed.
 pub async fn run(args: Doctor, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = Target::read(&args.filters)?;
+    let target = cx.target(&args.filters)?;
     let json = form::json(&args.json)?;
     let settings = Settings::load(cx.config, cx.environment)?;
     let mut sections = Vec::new();

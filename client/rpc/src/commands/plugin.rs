@@ -52,7 +52,7 @@ fn document(args: &Doc, cx: Context<'_>) -> Result<Exit, Error> {
 
 /// Asks the nodes that offer the agent, and keeps what they agree on.
 async fn fetch(args: Fetch, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = Target::read(&args.filters)?.with_agent(&args.agent)?;
+    let target = cx.target(&args.filters)?.with_agent(&args.agent)?;
     let settings = cx.settings()?;
     let schemas = Schemas::load(Some(&settings))?;
     let words = ["ddl".to_owned(), format!("agent={}", args.agent)];
