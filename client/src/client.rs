@@ -45,8 +45,8 @@ pub struct Client {
 impl Client {
     /// Reads credentials and trust, and connects.
     pub async fn connect(settings: Settings) -> Result<Self, ClientError> {
-        let signer = signer(&settings.credentials)?;
-        let trust = trust(&settings.operator, &settings.account)?;
+        let signer = read_signer(&settings.credentials)?;
+        let trust = read_trust(&settings.operator, &settings.account)?;
         let key = signer.clone();
         let secret = Secret::new(signer.token().to_owned(), move |nonce| {
             key.key().sign(nonce).to_bytes().to_vec()
@@ -110,7 +110,8 @@ impl Client {
     }
 }
 
-fn signer(path: &Path) -> Result<Signer, ClientError> {
+/// Reads a `.creds` file that nobody else may read.
+pub fn read_signer(path: &Path) -> Result<Signer, ClientError> {
     use std::os::unix::fs::PermissionsExt as _;
     let failed = |source| ClientError::Read {
         what: "credentials",
@@ -136,7 +137,8 @@ fn signer(path: &Path) -> Result<Signer, ClientError> {
     Ok(Signer::new(creds)?)
 }
 
-fn trust(operator: &str, account: &Path) -> Result<Trust, ClientError> {
+/// Reads the account's token in a file, and trusts it if this operator signed it.
+pub fn read_trust(operator: &str, account: &Path) -> Result<Trust, ClientError> {
     let text = std::fs::read_to_string(account).map_err(|source| ClientError::Read {
         what: "the account's token",
         path: account.to_owned(),

@@ -37,7 +37,7 @@ mod stats;
 mod telling;
 
 pub use call::{Aim, Answers, Call};
-pub use client::{Client, Settings};
+pub use client::{Client, Settings, read_signer, read_trust};
 pub use ddl::{DdlStore, DdlStoreError};
 pub use discovery::{Discovered, Method, Source, Wanted, Window};
 pub use error::ClientError;

@@ -5,12 +5,14 @@
 mod architecture;
 mod ask;
 mod demo;
+mod desk;
 mod discovery;
 mod docs;
 mod lifecycle;
 mod longrun;
 mod misbehaving;
 mod resources;
+mod rollouts;
 mod shaping;
 mod statuses;
 mod trust;

@@ -6,6 +6,7 @@
 //!
 //! Everything that can be wrong about a request is found before the broker is spoken to. Nothing here draws results.
 
+mod confirm;
 mod error;
 mod external;
 mod fleet;
@@ -15,16 +16,19 @@ mod locate;
 mod nearest;
 mod plan;
 mod progress;
+mod recorder;
 mod rollout;
 mod secret;
 mod target;
 mod words;
 
+pub use confirm::{Confirm, First, Occasion, agreed, is_terminal};
 pub use error::AskError;
-pub use fleet::{Fleet, Found};
+pub use fleet::{Fleet, Found, Ping};
 pub use locate::locate;
 pub use plan::{Plan, Schemas};
 pub use progress::Progress;
+pub use recorder::Recorder;
 pub use rollout::{News, Question};
 pub use secret::read_secrets;
 pub use target::Target;

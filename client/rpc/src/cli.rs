@@ -4,6 +4,8 @@ pub mod audit;
 pub mod broker;
 pub mod cancel;
 pub mod demo;
+pub mod errand;
+pub mod explain;
 pub mod facts;
 pub mod filter;
 pub mod filters;
@@ -11,6 +13,7 @@ pub mod find;
 #[cfg(test)]
 mod help;
 pub mod inventory;
+pub mod job;
 pub mod json;
 pub mod org;
 pub mod output;
@@ -36,9 +39,11 @@ Exit codes:
   4  the command line is wrong
 
 Environment:
-  RPC_CONFIG  the client's configuration file
-  MUSTER_ORG  the organisation's directory
-  NO_COLOR    no colours
+  RPC_CONFIG      the client's configuration file
+  MUSTER_ORG      the organisation's directory
+  XDG_STATE_HOME  where jobs are kept, in muster/jobs [~/.local/state]
+  TRACEPARENT     the W3C trace that requests are part of
+  NO_COLOR        no colours
 
 Examples:
   rpc find -W \"country=uk apache\"      who would be asked
@@ -132,6 +137,12 @@ pub enum Command {
     /// Take back a request that nodes still work on
     #[command(after_help = cancel::AFTER)]
     Cancel(cancel::Cancel),
+    /// Say what a request would send, as whom, and who would check it
+    #[command(override_usage = "rpc explain AGENT [ACTION] [KEY=VALUE]... [OPTIONS]", after_help = explain::AFTER)]
+    Explain(explain::Explain),
+    /// Look at requests that were kept, and compare them
+    #[command(subcommand)]
+    Job(job::Job),
     /// Tell what filters mean
     #[command(subcommand)]
     Filter(filter::Filter),

@@ -6,11 +6,13 @@ mod broker;
 mod cancel;
 mod context;
 pub mod demo;
+mod explain;
 mod facts;
 mod filter;
 mod find;
 pub mod form;
 pub mod inventory;
+mod job;
 mod org;
 mod ping;
 mod plugin;
@@ -38,6 +40,8 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Inventory(args) => inventory::run(args, cx).await,
         Command::Do(args) => request::run(*args, cx).await,
         Command::Cancel(args) => cancel::run(args, cx).await,
+        Command::Explain(args) => explain::run(&args, cx),
+        Command::Job(command) => job::run(command, cx),
         Command::Filter(command) => filter::run(&command, cx),
         Command::Plugin(command) => plugin::run(command, cx),
         Command::Audit(command) => audit::run(command, cx),

@@ -17,6 +17,7 @@ mod diagnostics;
 mod environment;
 mod error;
 mod exit;
+mod jobs;
 mod organisation;
 mod printer;
 mod render;

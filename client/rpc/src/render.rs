@@ -6,18 +6,21 @@ pub mod audit;
 pub mod collectives;
 pub mod columns;
 pub mod event;
+pub mod explain;
 pub mod facts;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod grid;
 pub mod group;
 pub mod inventory;
+pub mod job;
 pub mod jq;
 pub mod json;
 pub mod jsonl;
 pub mod nodes;
 pub mod page;
 pub mod ping;
+pub mod plan;
 pub mod plugins;
 pub mod printable;
 pub mod progress;
@@ -27,6 +30,7 @@ pub mod request;
 pub mod request_stats;
 pub mod span;
 pub mod template;
+pub mod trace;
 pub mod value;
 
 /// Columns that tests draw for.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::errand::Errand;
 use super::filters::Filters;
 use super::output::Output;
 use super::pace::Pace;
@@ -21,17 +22,22 @@ pub const AFTER: &str = "Examples:
   rpc do service restart service=httpd -W country=uk -j
   rpc service status service=httpd --group         who differs from the others
   rpc find -C apache | rpc do rpcutil ping --nodes -
+  rpc do service restart service=httpd --canary 1 --batch 10% --max-failures 2
+  rpc do --resume JOB                              goes on with a rollout
 
 `rpc plugin doc AGENT` tells what actions do and take. An interrupted request
-(Ctrl-C) exits with 2 if it was sent: the nodes that were asked go on until
-`rpc cancel` takes it back.";
+(Ctrl-C) says who was asked and who was not, and exits with 2 if it was sent:
+nodes that were asked go on until `rpc cancel` takes it back. A second Ctrl-C
+ends the command at once.
+
+What changes nodes is kept as a job, which `rpc job` shows.";
 
 /// `rpc do`.
 #[derive(Debug, Args)]
 pub struct Request {
     /// The agent
-    #[arg(value_name = "AGENT")]
-    pub agent: String,
+    #[arg(value_name = "AGENT", required_unless_present_any = ["retry_failed", "resume"])]
+    pub agent: Option<String>,
     /// The action, the agent's default when left out; then its inputs
     #[arg(value_name = "[ACTION] KEY=VALUE")]
     pub words: Vec<String>,
@@ -44,6 +50,9 @@ pub struct Request {
     /// How results are shown.
     #[command(flatten)]
     pub output: Output,
+    /// How the request is made.
+    #[command(flatten)]
+    pub errand: Errand,
     /// How many of them, and how fast.
     #[command(flatten)]
     pub pace: Pace,

@@ -10,7 +10,7 @@ use muster_wire::identity::Identity;
 
 use super::context::Context;
 use super::form;
-use crate::ask::{Fleet, Found, Plan, Progress, Question, Schemas, Target, Words};
+use crate::ask::{Fleet, Found, Plan, Progress, Question, Recorder, Schemas, Target, Words};
 use crate::cli::inventory;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -78,6 +78,7 @@ async fn ask(
         .ask(
             Question::new(&plan),
             found,
+            &mut Recorder::new(None, cx.printer),
             &Progress::new(cx.printer, false),
             |_| Ok(()),
         )
