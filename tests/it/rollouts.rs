@@ -1,5 +1,10 @@
 //! Rollouts by the real `rpc`: killed and resumed, interrupted, confirmed, answered by nobody; and what its exit code says.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "documents are indexed; tests end by panic"
+)]
+
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -281,10 +286,12 @@ async fn a_second_interruption_ends_it_at_once() {
     let world = World::new(1, "").await;
     let held = world.gate.hold("n1");
     // More names than a pipe takes: whoever reports all of them waits for the reader.
-    let more: String = (0..9000)
-        .map(|n| format!("\nz-a-name-that-is-quite-long-{n}.example.net"))
+    let more: Vec<String> = (0..9000)
+        .map(|n| format!("z-a-name-that-is-quite-long-{n}.example.net"))
         .collect();
-    world.desk.write("nodes", &format!("n1{more}"));
+    world
+        .desk
+        .write("nodes", &format!("n1\n{}", more.join("\n")));
     let list = world.desk.path("nodes");
     let request = [
         "do",
