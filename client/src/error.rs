@@ -68,6 +68,9 @@ pub enum ClientError {
         /// What they allow, as `agent` tags.
         allowed: String,
     },
+    /// The task that made the call is gone: the program is ending.
+    #[error("the call broke off")]
+    Unfinished,
     /// Answers are wanted where the caller cannot read them.
     #[error(
         "answers to you can only go below {inbox}, which nobody else may read; {subject} is elsewhere"

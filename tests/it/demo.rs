@@ -69,6 +69,7 @@ impl Demo {
             .args(arguments)
             .env("RPC_CONFIG", self.fleet().join("rpc.toml"))
             .env("RPCD", program("rpcd"))
+            .env("XDG_STATE_HOME", self.directory.path().join("state"))
             .env("PATH", path)
             .stdin(input)
             .output()
@@ -325,7 +326,7 @@ fn rollouts_end_when_they_do_harm(demo: &Demo) {
     let stopped = demo.rpc(&[harm.as_slice(), &["--canary", "1"]].concat());
     let said = told(&stopped);
     assert!(
-        said.contains("Batch 1 of 2: 1 node") && said.contains("Not asked:"),
+        said.contains("Batch 1 of 2: 1 node") && said.contains("Never asked:"),
         "{said}"
     );
     assert!(said.contains("stopped after batch 1 of 2"), "{said}");

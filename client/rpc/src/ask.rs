@@ -6,6 +6,7 @@
 //!
 //! Everything that can be wrong about a request is found before the broker is spoken to. Nothing here draws results.
 
+mod confirm;
 mod error;
 mod external;
 mod fetched;
@@ -17,20 +18,23 @@ mod locate;
 mod nearest;
 mod plan;
 mod progress;
+mod recorder;
 mod roll_call;
 mod rollout;
 mod secret;
 mod target;
 mod words;
 
+pub use confirm::{Confirm, First, Occasion, agreed, is_terminal};
 pub use error::AskError;
 pub use fetched::Fetched;
-pub use fleet::{Fleet, Found};
+pub use fleet::{Fleet, Found, Ping};
 pub use kept::Kept;
 pub use locate::locate;
 pub use nearest::nearest;
 pub use plan::{Plan, Schemas};
 pub use progress::Progress;
+pub use recorder::Recorder;
 pub use roll_call::RollCall;
 pub use rollout::{News, Question};
 pub use secret::read_secrets;

@@ -1,5 +1,6 @@
 //! What may be typed: clap structures only, one file for each group of commands. Nothing is done here.
 
+pub mod approval;
 pub mod approve;
 pub mod audit;
 pub mod broker;
@@ -7,6 +8,8 @@ pub mod cancel;
 pub mod completion;
 pub mod demo;
 pub mod doctor;
+pub mod errand;
+pub mod explain;
 pub mod facts;
 pub mod filter;
 pub mod filters;
@@ -14,6 +17,7 @@ pub mod find;
 #[cfg(test)]
 mod help;
 pub mod inventory;
+pub mod job;
 pub mod json;
 pub mod org;
 pub mod output;
@@ -40,10 +44,12 @@ Exit codes:
   4  the command line is wrong
 
 Environment:
-  RPC_CONFIG  the client's configuration file
+  RPC_CONFIG       the client's configuration file
   RPC_CREDENTIALS  credentials, instead of those of the configuration
-  MUSTER_ORG  the organisation's directory
-  NO_COLOR    no colours
+  MUSTER_ORG       the organisation's directory
+  XDG_STATE_HOME   where jobs are kept, in muster/jobs [~/.local/state]
+  TRACEPARENT      the W3C trace that requests are part of
+  NO_COLOR         no colours
 
 Examples:
   rpc find -W \"country=uk apache\"      who would be asked
@@ -137,6 +143,12 @@ pub enum Command {
     /// Take back a request that nodes still work on
     #[command(after_help = cancel::AFTER)]
     Cancel(cancel::Cancel),
+    /// Say what a request would send, as whom, and who would check it
+    #[command(override_usage = "rpc explain AGENT [ACTION] [KEY=VALUE]... [OPTIONS]", after_help = explain::AFTER)]
+    Explain(explain::Explain),
+    /// Look at requests that were kept, and compare them
+    #[command(subcommand)]
+    Job(job::Job),
     /// Approve what another wants to ask, after it was shown
     #[command(after_help = approve::AFTER)]
     Approve(approve::Approve),

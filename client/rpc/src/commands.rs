@@ -9,11 +9,13 @@ mod completion;
 mod context;
 pub mod demo;
 mod doctor;
+mod explain;
 mod facts;
 mod filter;
 mod find;
 pub mod form;
 pub mod inventory;
+mod job;
 mod org;
 mod ping;
 pub mod plugin;
@@ -44,6 +46,8 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Cancel(args) => cancel::run(args, cx).await,
         Command::Doctor(args) => doctor::run(args, cx).await,
         Command::Approve(args) => approve::run(&args, cx),
+        Command::Explain(args) => explain::run(&args, cx),
+        Command::Job(command) => job::run(command, cx),
         Command::Filter(command) => filter::run(&command, cx),
         Command::Plugin(command) => plugin::run(command, cx).await,
         Command::Audit(command) => audit::run(command, cx),

@@ -1,7 +1,5 @@
 //! Prints a failure once, at the edge: what went wrong, what caused it, and what to do. Decides nothing.
 
-use std::error::Error as _;
-
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::printer::{HINT, Printer};
@@ -20,13 +18,22 @@ pub fn report(error: &Error, printer: &Printer) -> Exit {
 
 /// The error with its causes, each on its own line. A cause that only repeats the line above is left out.
 pub fn text(error: &Error) -> String {
+    joined(error, "\n  because: ")
+}
+
+/// The error with its causes on one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    joined(error, ": ")
+}
+
+fn joined(error: &dyn std::error::Error, link: &str) -> String {
     let mut last = error.to_string();
     let mut text = last.clone();
     let mut source = error.source();
     while let Some(cause) = source {
         let words = cause.to_string();
         if !last.contains(&words) {
-            text.push_str("\n  because: ");
+            text.push_str(link);
             text.push_str(&words);
         }
         last = words;

@@ -4,6 +4,8 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use muster_wire::trace::VARIABLE;
+
 /// The client's configuration file.
 pub const CONFIG: &str = "RPC_CONFIG";
 /// The client's credentials, instead of those that the configuration names.
@@ -34,6 +36,10 @@ pub struct Environment {
     pub cache_home: Option<PathBuf>,
     /// How wide text may be where no terminal says so: `COLUMNS`.
     pub columns: Option<usize>,
+    /// Where the user's lasting files are that no program needs to begin with: `XDG_STATE_HOME`, or `~/.local/state`.
+    pub state_home: Option<PathBuf>,
+    /// The trace that whoever started us is part of: `TRACEPARENT`.
+    pub traceparent: Option<String>,
     /// Where programs are: `PATH`.
     pub path: Option<OsString>,
 }
@@ -53,6 +59,8 @@ impl Environment {
             config_home: path("XDG_CONFIG_HOME").or_else(|| below_home(".config")),
             cache_home: path("XDG_CACHE_HOME").or_else(|| below_home(".cache")),
             columns: value("COLUMNS").and_then(|columns| columns.to_str()?.parse().ok()),
+            state_home: path("XDG_STATE_HOME").or_else(|| below_home(".local/state")),
+            traceparent: value(VARIABLE).and_then(|text| text.into_string().ok()),
             path: value("PATH"),
         }
     }

@@ -20,6 +20,7 @@ mod doctor;
 mod environment;
 mod error;
 mod exit;
+mod jobs;
 mod organisation;
 mod policy;
 mod printer;

@@ -9,18 +9,21 @@ pub mod columns;
 pub mod ddl_check;
 pub mod doctor;
 pub mod event;
+pub mod explain;
 pub mod facts;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod grid;
 pub mod group;
 pub mod inventory;
+pub mod job;
 pub mod jq;
 pub mod json;
 pub mod jsonl;
 pub mod nodes;
 pub mod page;
 pub mod ping;
+pub mod plan;
 pub mod plugins;
 pub mod policy;
 pub mod printable;
@@ -32,6 +35,7 @@ pub mod request;
 pub mod request_stats;
 pub mod span;
 pub mod template;
+pub mod trace;
 pub mod value;
 
 /// Columns that tests draw for.

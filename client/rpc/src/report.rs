@@ -10,6 +10,7 @@ use muster_ddl::aggregate::Summary;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::status::{Reason, Status};
+use muster_wire::trace::{Stage, Traceparent};
 use serde_json::{Map, Value};
 
 use crate::exit::Exit;
@@ -44,6 +45,33 @@ pub struct Reply {
     pub data: Map<String, Value>,
     /// How long the action ran on the node, in milliseconds.
     pub took: Millis,
+    /// The way there and back, if it was followed.
+    pub trace: Option<NodeTrace>,
+}
+
+/// The way of a request to one node and back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeTrace {
+    /// The stages at the node, as it says.
+    pub stages: Vec<Stage>,
+    /// From the question to the verified answer.
+    pub after: Duration,
+    /// Verifying the answer; part of `after`.
+    pub verifying: Duration,
+}
+
+impl NodeTrace {
+    /// What is left for the way there and back, and for waiting at the broker.
+    pub fn network(&self) -> Duration {
+        let stages = self
+            .stages
+            .iter()
+            .map(|stage| stage.us)
+            .fold(0, u64::saturating_add);
+        self.after
+            .saturating_sub(self.verifying)
+            .saturating_sub(Duration::from_micros(stages))
+    }
 }
 
 impl Reply {
@@ -70,6 +98,10 @@ pub struct RequestStats {
     pub not_connected: BTreeSet<Identity>,
     /// Nodes that were meant and not asked, because the rollout ended before.
     pub not_asked: BTreeSet<Identity>,
+    /// Nodes that were asked and not waited for, because enough others had answered.
+    pub not_awaited: BTreeSet<Identity>,
+    /// How many answers were wanted, if not everybody's.
+    pub wanted: Option<usize>,
     /// Nodes that answered without being asked, or twice.
     pub unexpected: BTreeSet<Identity>,
     /// How many answers were not believed, by the word of the refusal.
@@ -78,12 +110,16 @@ pub struct RequestStats {
     pub gaps: BTreeSet<Gap>,
     /// How long finding the nodes took; zero when they were named.
     pub discovering: Duration,
+    /// How long writing and signing took; part of `publishing`.
+    pub signing: Duration,
     /// How long sending took.
     pub publishing: Duration,
     /// From then to the last answer, or to the end of waiting.
     pub waiting: Duration,
     /// When it began.
     pub started: Millis,
+    /// The trace that the request is part of.
+    pub traceparent: Option<Traceparent>,
 }
 
 /// A reason why a result may not be the whole truth.
@@ -161,6 +197,11 @@ impl RequestStats {
         self.failed + self.missing.len()
     }
 
+    /// Whether fewer have answered than were wanted.
+    pub fn wants_more(&self) -> bool {
+        self.wanted.is_some_and(|wanted| self.responses() < wanted)
+    }
+
     /// How the command ends. Silence of some nodes counts as their failure; of all nodes it has a code of its own,
     /// unless the caller did not wait for them or did not ask them all.
     pub fn exit(&self) -> Exit {
@@ -170,7 +211,7 @@ impl RequestStats {
             Exit::SomeFailed
         } else if self.responses() == 0 {
             Exit::NoneAnswered
-        } else if self.failed > 0 || !self.missing.is_empty() {
+        } else if self.failed > 0 || !self.missing.is_empty() || self.wants_more() {
             Exit::SomeFailed
         } else {
             Exit::Passed
@@ -226,6 +267,19 @@ mod tests {
         stats.not_asked = std::mem::take(&mut stats.missing);
         stats.missing = stats.not_asked.pop_first().into_iter().collect();
         assert_eq!((stats.bad(), stats.exit()), (1, Exit::SomeFailed));
+    }
+
+    #[test]
+    fn enough_answers_are_a_success_and_too_few_are_none() {
+        let mut enough = stats(5, 2, 0);
+        enough.wanted = Some(2);
+        enough.not_awaited = std::mem::take(&mut enough.missing);
+        assert_eq!(enough.exit(), Exit::Passed);
+        enough.wanted = Some(3);
+        assert_eq!(enough.exit(), Exit::SomeFailed);
+        let mut none = stats(5, 0, 0);
+        none.wanted = Some(1);
+        assert_eq!(none.exit(), Exit::NoneAnswered);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use muster_client::Source;
 use muster_wire::identity::Name;
 use muster_wire::token::{KeyKind, PublicKey};
 
+use crate::ask::Confirm;
 use crate::environment::Environment;
 use file::File;
 
@@ -52,6 +53,10 @@ pub struct Settings {
     pub source: Source,
     /// Whether a request that may change something must say which nodes it means.
     pub require_filter: bool,
+    /// When changes are confirmed.
+    pub confirm: Confirm,
+    /// At a terminal: before more than so many nodes are changed.
+    pub confirm_above: usize,
     /// DDLs besides the built-in ones.
     pub ddls: PathBuf,
     /// What is odd about the file, for the user to be told.
@@ -185,6 +190,12 @@ impl Settings {
             discovery_window: file.discovery.window_ms.map(Duration::from_millis),
             source,
             require_filter: file.discovery.require_filter,
+            confirm: match file.confirm {
+                file::Confirm::Auto => Confirm::Auto,
+                file::Confirm::Always => Confirm::Always,
+                file::Confirm::Never => Confirm::Never,
+            },
+            confirm_above: file.confirm_above,
             ddls: beside(file.paths.ddls),
             warnings: unknown
                 .iter()

@@ -14,6 +14,7 @@ use crate::call::{Aim, Call};
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::event::{Answer, Event};
+use crate::stats::Stats;
 
 /// The nodes that a filter names by their exact identities, if it says nothing else.
 pub(super) fn known(filter: &Filter) -> Option<BTreeSet<Identity>> {
@@ -68,16 +69,29 @@ impl Client {
     ) -> Result<bool, ClientError> {
         let mut call = Call::new("rpcutil", "ping", aim)?;
         call.wait = wait;
+        let good = |answer: &Answer| {
+            if answer.is_ok() {
+                show(answer);
+            }
+        };
+        Ok(self.watch(call, good).await?.incomplete.is_none())
+    }
+
+    /// Makes a call to its end, and shows each answer as it comes; the balance of it.
+    pub async fn watch(
+        &self,
+        call: Call,
+        mut show: impl FnMut(&Answer),
+    ) -> Result<Stats, ClientError> {
         let mut events = self.call(call);
-        let mut complete = true;
         while let Some(event) = events.next().await {
             match event {
-                Event::Reply(answer) if answer.is_ok() => show(&answer),
-                Event::Finished(stats) => complete = stats.incomplete.is_none(),
+                Event::Reply(answer) => show(&answer),
+                Event::Finished(stats) => return Ok(*stats),
                 Event::Failed(error) => return Err(error),
                 _ => {}
             }
         }
-        Ok(complete)
+        Err(ClientError::Unfinished)
     }
 }

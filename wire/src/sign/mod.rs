@@ -90,7 +90,7 @@ impl Kind {
     }
 
     /// What is signed for this body.
-    fn signed(self, body: &[u8]) -> Vec<u8> {
+    pub fn signed(self, body: &[u8]) -> Vec<u8> {
         let mut signed = self.domain();
         signed.extend_from_slice(body);
         signed

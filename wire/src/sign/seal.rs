@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Kind;
 use crate::identity::{Identity, NameError};
+use crate::token::claims::{Claims, User};
 use crate::token::{Creds, KeyPair, PublicKey};
 
 /// Who seals: a key, and the token that tells the others what it may do.
@@ -53,6 +54,11 @@ impl Signer {
     /// The token, for opening a connection.
     pub fn token(&self) -> &str {
         self.creds.jwt()
+    }
+
+    /// What the token says; the broker and every peer verify it, the signer does not.
+    pub fn claims(&self) -> &Claims<User> {
+        self.creds.claims()
     }
 
     /// The key, for signing the broker's nonce.

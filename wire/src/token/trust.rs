@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use ed25519_dalek::{Signature, VerifyingKey};
 use sha2::{Digest as _, Sha256};
 
-use super::claims::{Account, Claims, SigningKeyEntry, User};
+use super::claims::{Account, Claims, SigningKeyEntry, Template, User};
 use super::decode::{Decoded, decode};
 use super::nkey::{KeyKind, PublicKey};
 use super::{Role, Seconds, TokenError};
@@ -120,6 +120,18 @@ impl Trust {
     /// The account's claims, for issuing a changed token.
     pub fn claims(&self) -> &Claims<Account> {
         &self.claims
+    }
+
+    /// The permissions that the broker derives for users whose tokens this key has signed.
+    pub fn template(&self, issuer: &PublicKey) -> Option<&Template> {
+        self.claims
+            .nats
+            .signing_keys
+            .iter()
+            .find_map(|entry| match entry {
+                SigningKeyEntry::Scoped(scope) if scope.key == *issuer => Some(&scope.template),
+                _ => None,
+            })
     }
 
     /// The account's token as it was given.

@@ -1,9 +1,10 @@
 //! What each role's template lets the broker allow. That the broker does so is proven in the tests' own room.
 
 use muster_wire::token::Role;
+use muster_wire::token::permission::permission;
 use muster_wire::token::scope::Grant;
 
-use crate::world::name;
+use crate::world::{World, name};
 
 #[test]
 fn nodes_only_answer_and_register() {
@@ -57,4 +58,27 @@ fn grants_become_tags() {
     for bad in ["", ">", "a.>", "a.b.c", "*.a", "a b"] {
         assert!(bad.parse::<Grant>().is_err(), "{bad}");
     }
+}
+
+#[test]
+fn a_permission_names_the_line_of_the_scope_and_what_it_means() {
+    let world = World::new();
+    let caller = world.caller();
+    let template = world.trust.template(&caller.claims().iss).unwrap();
+    let may = |subject: &str| permission(&template.publish, caller.claims(), subject);
+    let found = may("fleet.puppetral.do.all").unwrap();
+    assert_eq!(found.line, "fleet.{{tag(agent)}}.>");
+    assert_eq!(found.pattern, "fleet.puppetral.>");
+    assert!(may("fleet.service.restart.all").is_none());
+    assert!(may("lab.puppetral.do.all").is_none());
+    let mut narrowed = template.publish.clone();
+    narrowed.deny = vec!["fleet.*.do.>".to_owned()];
+    assert!(permission(&narrowed, caller.claims(), "fleet.puppetral.do.all").is_none());
+
+    let node = world.node();
+    let template = world.trust.template(&node.claims().iss).unwrap();
+    let own = "fleet.rpcutil.ping.node.db1.acme.net";
+    assert!(permission(&template.subscribe, node.claims(), own).is_some());
+    let foreign = "fleet.rpcutil.ping.node.db2.acme.net";
+    assert!(permission(&template.subscribe, node.claims(), foreign).is_none());
 }

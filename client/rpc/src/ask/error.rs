@@ -11,6 +11,7 @@ use muster_wire::filter::FilterError;
 use super::fetched::FetchError;
 use super::locate::LocateError;
 use crate::exit::Exit;
+use crate::jobs::JobError;
 
 /// Why nothing came of asking.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +116,17 @@ pub enum AskError {
     /// The user wants no answer any more, before anything was asked.
     #[error("interrupted; nothing was sent")]
     Interrupted,
+    /// The user thought better of it.
+    #[error("not confirmed; nothing was sent")]
+    Declined,
+    /// It must be confirmed, and there is nobody to ask.
+    #[error(
+        "the configuration wants changes confirmed (`confirm = \"always\"`), and there is no terminal; nothing was sent"
+    )]
+    Unconfirmed,
+    /// A job cannot be used.
+    #[error(transparent)]
+    Job(#[from] JobError),
     /// The file that results should go to.
     #[error("cannot write into {}", path.display())]
     Output {
@@ -169,6 +181,8 @@ impl AskError {
             Self::Unfiltered { .. } => vec![
                 "say whom you mean, as in `-W country=uk`, `-C apache` or `--nodes FILE`; `-I /./` means every node".to_owned(),
             ],
+            Self::Job(error) => error.hints(),
+            Self::Unconfirmed => vec!["`--yes` confirms beforehand".to_owned()],
             Self::NoAction { agent, .. } | Self::Input { agent, .. } => vec![documentation(agent)],
             Self::Fetch(error) => error.hint().map(str::to_owned).into_iter().collect(),
             _ => Vec::new(),
@@ -187,13 +201,17 @@ impl AskError {
             | Self::Unanswerable(_)
             | Self::Unfiltered { .. }
             | Self::TwoReaders { .. }
+            | Self::Client(ClientError::ForeignInbox { .. })
+            | Self::Unconfirmed
             | Self::Input { .. } => Exit::Usage,
+            Self::Job(error) => error.exit(),
             Self::Secret { .. }
             | Self::Locate(_)
             | Self::Schemas(_)
             | Self::Fetch(_)
             | Self::Client(_)
             | Self::Interrupted
+            | Self::Declined
             | Self::Output { .. }
             | Self::Json(_) => Exit::Local,
         }

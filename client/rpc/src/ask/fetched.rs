@@ -202,6 +202,7 @@ mod tests {
                 reason: None,
                 data: data.as_object().cloned().unwrap(),
                 took: 1,
+                trace: None,
             }
         };
         Report {

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use muster_client::{Aim, Answer, Client, ClientError, Method, Server, Source, Window};
-use muster_wire::identity::Identity;
+use muster_client::{
+    Aim, Answer, Call, Client, ClientError, Method, Server, Source, Stats, Window,
+};
+use muster_wire::identity::{Identity, Name};
+use muster_wire::trace::Traceparent;
 
 use super::error::AskError;
 use super::interrupt::Interrupt;
@@ -32,6 +35,17 @@ pub struct Found {
     pub nodes: BTreeSet<Identity>,
     /// How they were found.
     pub stats: RequestStats,
+}
+
+/// Who is pinged, and what is wanted of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Ping<'a> {
+    /// Whoever is meant.
+    pub target: &'a Target,
+    /// So many answers are enough.
+    pub expect: Option<usize>,
+    /// The trace that it is part of; then nodes tell how long each of their stages took.
+    pub traceparent: Option<Traceparent>,
 }
 
 impl Found {
@@ -76,6 +90,11 @@ impl Fleet {
         })
     }
 
+    /// The collective that is asked.
+    pub fn collective(&self) -> &Name {
+        self.client.collective()
+    }
+
     /// How nodes are looked for.
     pub fn method(&self) -> Method {
         self.source.method()
@@ -88,14 +107,40 @@ impl Fleet {
         progress: &Progress<'_>,
         show: impl FnMut(&Answer),
     ) -> Result<bool, AskError> {
-        let aim = match self.located(target, progress).await? {
-            Some(nodes) if nodes.is_empty() => return Ok(true),
-            Some(nodes) => Aim::Nodes(nodes),
-            None => Aim::Filter(target.filter.clone()),
+        let ping = Ping {
+            target,
+            expect: None,
+            traceparent: None,
         };
+        let stats = self.watch(ping, progress, show).await?;
+        Ok(stats.is_none_or(|stats| stats.incomplete.is_none()))
+    }
+
+    /// Pings as is wanted, and shows each answer as it comes. The balance, unless there was nobody to ask.
+    pub async fn watch(
+        &self,
+        ping: Ping<'_>,
+        progress: &Progress<'_>,
+        mut show: impl FnMut(&Answer),
+    ) -> Result<Option<Stats>, AskError> {
+        let aim = match self.located(ping.target, progress).await? {
+            Some(nodes) if nodes.is_empty() => return Ok(None),
+            Some(nodes) => Aim::Nodes(nodes),
+            None => Aim::Filter(ping.target.filter.clone()),
+        };
+        let mut call = Call::new("rpcutil", "ping", aim).map_err(ClientError::from)?;
+        call.wait = self.listen;
+        call.expect = ping.expect;
+        call.trace = ping.traceparent.is_some();
+        call.traceparent = ping.traceparent;
         let mut interrupt = Interrupt::listen();
+        let good = |answer: &Answer| {
+            if answer.is_ok() {
+                show(answer);
+            }
+        };
         tokio::select! {
-            complete = self.client.ping(aim, self.listen, show) => Ok(complete?),
+            stats = self.client.watch(call, good) => Ok(Some(stats?)),
             () = interrupt.came() => Err(AskError::Interrupted),
         }
     }

@@ -8,7 +8,7 @@ use muster_ddl::Action;
 use muster_ddl::aggregate::Summarizer;
 use muster_wire::identity::Identity;
 
-use crate::report::{Gap, Reply, Report, RequestStats};
+use crate::report::{Gap, NodeTrace, Reply, Report, RequestStats};
 
 /// A report that grows, batch by batch.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub(super) struct Gathering<'a> {
     published: Option<Instant>,
     begun: Instant,
     /// Times of the current batch.
+    signing: Duration,
     publishing: Duration,
     waiting: Duration,
 }
@@ -27,6 +28,8 @@ pub(super) struct Gathering<'a> {
 /// What an event means for whoever watches.
 #[derive(Debug)]
 pub(super) enum Step<'a> {
+    /// The question is out, as this request.
+    Sent(String),
     /// An answer was added.
     Reply(&'a Reply),
     /// A node tells how far it is.
@@ -63,6 +66,7 @@ impl<'a> Gathering<'a> {
             awaited: BTreeSet::new(),
             published: None,
             begun,
+            signing: Duration::ZERO,
             publishing: Duration::ZERO,
             waiting: Duration::ZERO,
         }
@@ -81,7 +85,14 @@ impl<'a> Gathering<'a> {
         if let Some(published) = self.published.take().filter(|_| !self.awaited.is_empty()) {
             self.waiting = published.elapsed();
         }
-        stats.missing.append(&mut self.awaited);
+        let enough = stats.wanted.is_some() && !stats.wants_more();
+        let rest = if enough {
+            &mut stats.not_awaited
+        } else {
+            &mut stats.missing
+        };
+        rest.append(&mut self.awaited);
+        stats.signing += std::mem::take(&mut self.signing);
         stats.publishing += std::mem::take(&mut self.publishing);
         stats.waiting += std::mem::take(&mut self.waiting);
     }
@@ -110,6 +121,7 @@ impl<'a> Gathering<'a> {
                 stats.requests.push(request.to_string());
                 self.publishing = self.begun.elapsed();
                 self.published = Some(Instant::now());
+                return Ok(Step::Sent(request.to_string()));
             }
             Event::Progress(tale) => return Ok(Step::Progress(tale)),
             Event::Reply(answer) => return Ok(self.reply(*answer)),
@@ -130,7 +142,11 @@ impl<'a> Gathering<'a> {
     }
 
     fn reply(&mut self, answer: Answer) -> Step<'_> {
-        let Answer { reply, after, .. } = answer;
+        let Answer {
+            reply,
+            after,
+            verifying,
+        } = answer;
         let stats = &mut self.report.stats;
         self.awaited.remove(&reply.sender);
         self.waiting = self.waiting.max(after);
@@ -141,6 +157,11 @@ impl<'a> Gathering<'a> {
             reason: reply.reason,
             data: self.action.redact_output(&reply.data),
             took: reply.took,
+            trace: (!reply.stages.is_empty()).then_some(NodeTrace {
+                stages: reply.stages,
+                after,
+                verifying,
+            }),
         };
         if reply.is_ok() {
             stats.ok += 1;
@@ -155,6 +176,7 @@ impl<'a> Gathering<'a> {
     /// The library's own balance: it knows times, and what was lost.
     fn finish(&mut self, finished: &Stats) {
         let stats = &mut self.report.stats;
+        self.signing = finished.signing;
         self.publishing = finished.publishing;
         self.waiting = finished.waiting;
         stats.gaps.extend(finished.incomplete.map(Gap::from));

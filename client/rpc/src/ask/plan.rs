@@ -96,11 +96,22 @@ impl<'a> Plan<'a> {
         action: &'a Action,
         inputs: &[(String, String)],
     ) -> Result<Self, AskError> {
+        Self::over(ddl, action, Map::new(), inputs)
+    }
+
+    /// Types and validates the inputs; those of `base` count where no others are given.
+    pub fn over(
+        ddl: &'a Ddl,
+        action: &'a Action,
+        base: Map<String, Value>,
+        inputs: &[(String, String)],
+    ) -> Result<Self, AskError> {
         let refused = |source: InputError| AskError::Input {
             agent: ddl.name().to_owned(),
             source: Box::new(source),
         };
-        let typed = action.coerce(inputs).map_err(refused)?;
+        let mut typed = base;
+        typed.extend(action.coerce(inputs).map_err(refused)?);
         let data = action.validate_input(&typed).map_err(refused)?;
         Ok(Self { ddl, action, data })
     }

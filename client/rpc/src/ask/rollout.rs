@@ -4,8 +4,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use muster_client::{Aim, Call, ClientError, Rollout, Stop, Tale};
+use muster_client::{Aim, Answers, Call, ClientError, Event, Rollout, Stop, Tale};
 use muster_wire::identity::Identity;
+use muster_wire::trace::Traceparent;
 
 use super::error::AskError;
 use super::fleet::{Fleet, Found};
@@ -13,7 +14,9 @@ use super::gather::{Gathering, Step};
 use super::interrupt::Interrupt;
 use super::plan::Plan;
 use super::progress::{Progress, Waiting};
+use super::recorder::Recorder;
 use crate::error::Error;
+use crate::jobs::End;
 use crate::report::{Gap, Reply, Report};
 
 /// A request, and how long it may take.
@@ -31,6 +34,12 @@ pub struct Question<'a> {
     pub rollout: Rollout,
     /// How long to pause between batches.
     pub pause: Duration,
+    /// So many answers are enough.
+    pub expect: Option<usize>,
+    /// Nodes tell how long each of their stages took.
+    pub trace: bool,
+    /// The trace that it is part of.
+    pub traceparent: Option<Traceparent>,
     /// That a second person agrees.
     pub approval: Option<String>,
 }
@@ -64,6 +73,9 @@ impl<'a> Question<'a> {
             stream: false,
             rollout: Rollout::default(),
             pause: Duration::ZERO,
+            expect: None,
+            trace: false,
+            traceparent: None,
             approval: None,
         }
     }
@@ -77,10 +89,12 @@ impl Fleet {
         &self,
         question: Question<'_>,
         found: Found,
+        recorder: &mut Recorder<'_>,
         progress: &Progress<'_>,
         mut show: impl FnMut(News<'_>) -> Result<(), Error>,
     ) -> Result<Report, Error> {
-        let Found { nodes, stats } = found;
+        let Found { nodes, mut stats } = found;
+        (stats.wanted, stats.traceparent) = (question.expect, question.traceparent);
         let (agent, action) = (question.plan.ddl.name(), question.plan.action);
         let mut gathering = Gathering::new(agent, action, nodes.len(), stats);
         if nodes.is_empty() {
@@ -88,20 +102,30 @@ impl Fleet {
         }
         let mut batches = VecDeque::from(question.rollout.batches(&nodes));
         let (count, mut asked) = (batches.len(), 0);
+        let mut end = End::Finished;
         let waiting = progress.calling(nodes.len());
         let mut interrupt = Interrupt::listen();
         while let Some(batch) = batches.pop_front() {
             asked += 1;
             progress.batch(&waiting, (asked, count), batch.len());
+            recorder.wave(asked, &batch);
             gathering.begin(batch.clone());
             let call = self.call(&question, batch)?;
             let ended = self
-                .wait(call, &mut gathering, &mut interrupt, &waiting, &mut show)
+                .wait(
+                    call,
+                    (&mut gathering, recorder),
+                    &mut interrupt,
+                    &waiting,
+                    &mut show,
+                )
                 .await;
+            recorder.waved(&gathering.stats().not_connected);
             gathering.end();
             match ended {
                 Ok(()) => {}
                 Err(Broken::Interrupted) => {
+                    end = End::Interrupted;
                     gathering.gap(Gap::Interrupted);
                     if let (Some(id), false) = (gathering.current(), action.read_only()) {
                         let command = format_args!("nodes go on; `rpc cancel {id}` stops them");
@@ -110,9 +134,11 @@ impl Fleet {
                     break;
                 }
                 Err(Broken::Failed(error)) if asked == 1 => {
+                    recorder.end(End::Broken);
                     return Err(AskError::from(error).into());
                 }
                 Err(Broken::Failed(error)) => {
+                    end = End::Broken;
                     gathering.gap(Gap::Broken);
                     progress.complain(&waiting, error);
                     break;
@@ -125,25 +151,61 @@ impl Fleet {
             let bad = gathering.stats().bad();
             if let Err(stop) = question.rollout.verdict(asked, bad, nodes.len()) {
                 progress.complain(&waiting, reason(stop, (asked, count)));
+                end = End::Stopped;
                 break;
             }
             tokio::select! {
                 () = tokio::time::sleep(question.pause) => {}
                 () = interrupt.came() => {
+                    end = End::Interrupted;
                     gathering.gap(Gap::Interrupted);
                     break;
                 }
             }
         }
         waiting.over();
+        recorder.end(end);
         Ok(gathering.report(batches.into_iter().flatten().collect()))
+    }
+
+    /// Asks the nodes at once, and leaves the answers to nobody or to somebody else; returns the request's id when the broker has
+    /// the question.
+    pub async fn give(
+        &self,
+        question: &Question<'_>,
+        nodes: BTreeSet<Identity>,
+        answers: Answers,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<String, AskError> {
+        recorder.wave(1, &nodes);
+        let call = Call {
+            answers,
+            ..self.call(question, nodes)?
+        };
+        let mut events = self.client.call(call);
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Finished(stats) => {
+                    let request = stats.request.to_string();
+                    recorder.sent(&request);
+                    recorder.end(End::Unattended);
+                    return Ok(request);
+                }
+                Event::Failed(error) => {
+                    recorder.end(End::Broken);
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+        }
+        Err(AskError::Interrupted)
     }
 
     /// Makes one call, and waits for its end.
     async fn wait(
         &self,
         call: Call,
-        gathering: &mut Gathering<'_>,
+        (gathering, recorder): (&mut Gathering<'_>, &mut Recorder<'_>),
         interrupt: &mut Interrupt,
         waiting: &Waiting,
         show: &mut impl FnMut(News<'_>) -> Result<(), Error>,
@@ -156,9 +218,13 @@ impl Fleet {
             };
             let Some(event) = event else { return Ok(()) };
             match gathering.take(event).map_err(Broken::Failed)? {
-                Step::Reply(reply) => waiting
-                    .aside(|| show(News::Reply(reply)))
-                    .map_err(Broken::Output)?,
+                Step::Sent(request) => recorder.sent(&request),
+                Step::Reply(reply) => {
+                    recorder.reply(reply);
+                    waiting
+                        .aside(|| show(News::Reply(reply)))
+                        .map_err(Broken::Output)?;
+                }
                 Step::Progress(tale) => waiting
                     .aside(|| show(News::Progress(&tale)))
                     .map_err(Broken::Output)?,
@@ -179,6 +245,9 @@ impl Fleet {
             timeout: question.timeout,
             stream: question.stream,
             ttl: question.ttl,
+            expect: question.expect,
+            trace: question.trace,
+            traceparent: question.traceparent,
             approval: question.approval.clone(),
             wait,
             ..call

@@ -77,8 +77,8 @@ mod tests {
         let (global, request) = request("rpc -v rpcutil get_fact -C apache fact=country -q");
         assert!(request.bare && global.verbose && global.quiet);
         assert_eq!(
-            (request.agent.as_str(), request.filters.classes),
-            ("rpcutil", vec!["apache".to_owned()])
+            (request.agent.as_deref(), request.filters.classes),
+            (Some("rpcutil"), vec!["apache".to_owned()])
         );
         assert_eq!(request.words, ["get_fact", "fact=country"]);
     }
@@ -102,7 +102,7 @@ mod tests {
         let cli = Cli::read(["rpc", "ping"].map(OsString::from)).unwrap();
         assert!(matches!(cli.command, Command::Ping(_)));
         let (_, request) = request("rpc do ping ping");
-        assert_eq!(request.agent, "ping");
+        assert_eq!(request.agent.as_deref(), Some("ping"));
     }
 
     #[test]

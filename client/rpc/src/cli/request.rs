@@ -1,15 +1,15 @@
 //! `rpc do`: what may be typed.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
+use super::approval::Approval;
+use super::errand::Errand;
 use super::filters::Filters;
 use super::output::Output;
 use super::pace::Pace;
 use super::seconds::seconds;
-use crate::organisation::lifetime;
 
 /// How the command is used.
 pub const USAGE: &str = "rpc do AGENT [ACTION] [KEY=VALUE]... [OPTIONS]
@@ -23,18 +23,23 @@ pub const AFTER: &str = "Examples:
   rpc do service restart service=httpd -W country=uk -j
   rpc service status service=httpd --group         who differs from the others
   rpc find -C apache | rpc do rpcutil ping --nodes -
+  rpc do service restart service=httpd --canary 1 --batch 10% --max-failures 2
+  rpc do --resume JOB                              goes on with a rollout
   rpc package purge package=nginx -C apache --request-approval purge.json
 
 `rpc plugin doc AGENT` tells what actions do and take. An interrupted request
-(Ctrl-C) exits with 2 if it was sent: the nodes that were asked go on until
-`rpc cancel` takes it back.";
+(Ctrl-C) says who was asked and who was not, and exits with 2 if it was sent:
+nodes that were asked go on until `rpc cancel` takes it back. A second Ctrl-C
+ends the command at once.
+
+What changes nodes is kept as a job, which `rpc job` shows.";
 
 /// `rpc do`.
 #[derive(Debug, Args)]
 pub struct Request {
     /// The agent
-    #[arg(value_name = "AGENT")]
-    pub agent: String,
+    #[arg(value_name = "AGENT", required_unless_present_any = ["retry_failed", "resume"])]
+    pub agent: Option<String>,
     /// The action, the agent's default when left out; then its inputs
     #[arg(value_name = "[ACTION] KEY=VALUE")]
     pub words: Vec<String>,
@@ -47,20 +52,12 @@ pub struct Request {
     /// How results are shown.
     #[command(flatten)]
     pub output: Output,
-    /// Ask nobody, but write what would be asked into a new file, for a second person to approve
-    #[arg(long = "request-approval", value_name = "FILE", help_heading = "Approval", conflicts_with_all = ["approve", "file", "json", "jq", "jsonl", "senders", "table", "group", "template"])]
-    pub propose: Option<PathBuf>,
-    /// How long it may be asked after that, as in 30m or 2h; at most a day
-    #[arg(long, value_name = "TIME", help_heading = "Approval", value_parser = lifetime::parse, default_value = "1h")]
-    pub approval_for: Duration,
-    /// Ask what this file approves, of the nodes that it names; `rpc approve` writes it
-    #[arg(
-        long,
-        value_name = "FILE",
-        help_heading = "Approval",
-        conflicts_with = "nodes"
-    )]
-    pub approve: Option<PathBuf>,
+    /// How a second person comes in.
+    #[command(flatten)]
+    pub approval: Approval,
+    /// How the request is made.
+    #[command(flatten)]
+    pub errand: Errand,
     /// How many of them, and how fast.
     #[command(flatten)]
     pub pace: Pace,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::context::Context;
 use super::form;
 use super::request::nobody_found;
-use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Words};
+use crate::ask::{Fleet, Plan, Progress, Question, Recorder, Schemas, Words};
 use crate::cli::cancel::Cancel;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -29,7 +29,13 @@ pub async fn run(args: Cancel, cx: Context<'_>) -> Result<Exit, Error> {
     let progress = Progress::new(cx.printer, json.is_none());
     let found = fleet.discover(&target, &progress).await?;
     let report = fleet
-        .ask(Question::new(&plan), found, &progress, |_| Ok(()))
+        .ask(
+            Question::new(&plan),
+            found,
+            &mut Recorder::new(None, cx.printer),
+            &progress,
+            |_| Ok(()),
+        )
         .await?;
     if let Some(json) = &json {
         cx.json(&Document::new(&report), json)?;

@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::form;
 use super::request::nobody_found;
-use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Words};
+use crate::ask::{Fleet, Plan, Progress, Question, Recorder, Schemas, Words};
 use crate::cli::facts::Facts;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -26,7 +26,13 @@ pub async fn run(args: Facts, cx: Context<'_>) -> Result<Exit, Error> {
     let progress = Progress::new(cx.printer, json.is_none());
     let found = fleet.discover(&target, &progress).await?;
     let report = fleet
-        .ask(Question::new(&plan), found, &progress, |_| Ok(()))
+        .ask(
+            Question::new(&plan),
+            found,
+            &mut Recorder::new(None, cx.printer),
+            &progress,
+            |_| Ok(()),
+        )
         .await?;
     let mut groups = groups(&report);
     if args.reverse {

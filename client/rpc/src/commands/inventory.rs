@@ -11,7 +11,7 @@ use muster_wire::state::Facts;
 
 use super::context::Context;
 use super::form;
-use crate::ask::{Fleet, Found, Plan, Progress, Question, Schemas, Target, Words};
+use crate::ask::{Fleet, Found, Plan, Progress, Question, Recorder, Schemas, Target, Words};
 use crate::cli::inventory;
 use crate::completion::memory::Memory;
 use crate::error::Error;
@@ -97,6 +97,7 @@ async fn ask(
         .ask(
             Question::new(&plan),
             found,
+            &mut Recorder::new(None, cx.printer),
             &Progress::new(cx.printer, false),
             |_| Ok(()),
         )

@@ -10,7 +10,7 @@ use super::context::Context;
 use super::form;
 use super::request::nobody_found;
 use crate::ask::{
-    AskError, Fetched, Fleet, Kept, Plan, Progress, Question, Schemas, Target, Words,
+    AskError, Fetched, Fleet, Kept, Plan, Progress, Question, Recorder, Schemas, Words,
 };
 use crate::cli::plugin::{Doc, Fetch, List, Plugin};
 use crate::error::Error;
@@ -63,7 +63,13 @@ async fn fetch(args: Fetch, cx: Context<'_>) -> Result<Exit, Error> {
     let progress = Progress::new(cx.printer, true);
     let found = fleet.discover(&target, &progress).await?;
     let report = fleet
-        .ask(Question::new(&plan), found, &progress, |_| Ok(()))
+        .ask(
+            Question::new(&plan),
+            found,
+            &mut Recorder::new(None, cx.printer),
+            &progress,
+            |_| Ok(()),
+        )
         .await?;
     cx.warn_of_gaps(&report);
     if report.stats.discovered == 0 {

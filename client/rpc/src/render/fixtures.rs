@@ -15,6 +15,7 @@ pub(crate) fn reply(node: &str, code: u8, message: &str, data: Value) -> Reply {
         reason: None,
         data: serde_json::from_value(data).unwrap(),
         took: 3,
+        trace: None,
     }
 }
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::printable::is_harmful;
+use super::trace;
 use crate::clock;
 use crate::report::{Reply, Report, RequestStats};
 
@@ -82,6 +83,8 @@ pub struct ReplyDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a Reason>,
     took_ms: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<trace::NodeDocument<'a>>,
     data: &'a Map<String, Value>,
 }
 
@@ -94,6 +97,7 @@ impl<'a> ReplyDocument<'a> {
             statusmsg: &reply.message,
             reason: reply.reason.as_ref(),
             took_ms: reply.took,
+            trace: reply.trace.as_ref().map(trace::NodeDocument::new),
             data: &reply.data,
         }
     }
@@ -107,6 +111,10 @@ pub struct Stats<'a> {
     no_responses: Vec<&'a Identity>,
     not_connected: Vec<&'a Identity>,
     not_asked: Vec<&'a Identity>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wanted: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_awaited: Vec<&'a Identity>,
     unexpected_responses: Vec<&'a Identity>,
     disbelieved: &'a BTreeMap<&'static str, usize>,
     discovered: usize,
@@ -119,6 +127,8 @@ pub struct Stats<'a> {
     request_time: u64,
     discover_time: u64,
     start_time_utc: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<trace::HereDocument>,
 }
 
 impl<'a> Stats<'a> {
@@ -130,6 +140,8 @@ impl<'a> Stats<'a> {
             no_responses: stats.missing.iter().collect(),
             not_connected: stats.not_connected.iter().collect(),
             not_asked: stats.not_asked.iter().collect(),
+            wanted: stats.wanted,
+            not_awaited: stats.not_awaited.iter().collect(),
             unexpected_responses: stats.unexpected.iter().collect(),
             disbelieved: &stats.disbelieved,
             discovered: stats.discovered,
@@ -142,6 +154,7 @@ impl<'a> Stats<'a> {
             request_time: nanoseconds(stats.calling()),
             discover_time: nanoseconds(stats.discovering),
             start_time_utc: clock::rfc3339(stats.started),
+            trace: trace::HereDocument::new(stats),
         }
     }
 }

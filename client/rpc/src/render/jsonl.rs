@@ -53,7 +53,7 @@ pub enum Line<'a> {
     /// Counts, names and times: the last line of a request that was made.
     Stats {
         /// These.
-        request_stats: Stats<'a>,
+        request_stats: Box<Stats<'a>>,
     },
     /// Why the command failed: the last line, and often the only one.
     Error {
@@ -95,7 +95,7 @@ impl<'a> Line<'a> {
     /// The lines after the answers.
     pub fn tail(report: &'a Report) -> [Self; 2] {
         let summaries = aggregate::to_json(&report.summaries);
-        let request_stats = Stats::new(&report.stats);
+        let request_stats = Box::new(Stats::new(&report.stats));
         [Self::Summaries { summaries }, Self::Stats { request_stats }]
     }
 }

@@ -8,7 +8,9 @@ use serde::Serialize;
 
 use super::page::Page;
 use super::span::milliseconds;
+use super::trace::NodeDocument;
 use crate::printer::WARNING;
+use crate::report::NodeTrace;
 
 /// Clocks that differ by less are nothing to speak of, in milliseconds.
 const NOTABLE_SKEW: i64 = 1000;
@@ -38,12 +40,16 @@ impl Pong {
         }
     }
 
-    /// The line for people.
-    pub fn line(&self) -> String {
+    /// The line for people; who wants details sees every clock, others only those that are wrong.
+    pub fn line(&self, verbose: bool) -> String {
         let time = format!("time={}", milliseconds(self.after));
         let line = format!("{:<40} {time:>16}", self.node.as_str());
         if self.skew.unsigned_abs() < NOTABLE_SKEW.unsigned_abs() {
-            return line;
+            return if verbose {
+                format!("{line}  clock {:+} ms", self.skew)
+            } else {
+                line
+            };
         }
         let direction = if self.skew > 0 { "ahead" } else { "behind" };
         let seconds = Duration::from_millis(self.skew.unsigned_abs()).as_secs_f64();
@@ -115,18 +121,20 @@ impl Times {
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
-pub struct Document {
+pub struct Document<'a> {
     schema: &'static str,
-    replies: Vec<PongDocument>,
+    replies: Vec<PongDocument<'a>>,
     statistics_ms: Option<Statistics>,
     incomplete: bool,
 }
 
 #[derive(Debug, Serialize)]
-struct PongDocument {
+struct PongDocument<'a> {
     sender: Identity,
     time_ms: f64,
     clock_skew_ms: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<NodeDocument<'a>>,
 }
 
 /// In milliseconds.
@@ -137,7 +145,7 @@ struct Statistics {
     avg: f64,
 }
 
-impl Document {
+impl<'a> Document<'a> {
     /// The document of these answers; `incomplete` when some may have been lost.
     pub fn new(pongs: &[Pong], incomplete: bool) -> Self {
         let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
@@ -145,6 +153,7 @@ impl Document {
             sender: pong.node.clone(),
             time_ms: ms(pong.after),
             clock_skew_ms: pong.skew,
+            trace: None,
         };
         let statistics_ms = Times::of(pongs).map(|times| Statistics {
             max: ms(times.max),
@@ -157,6 +166,15 @@ impl Document {
             statistics_ms,
             incomplete,
         }
+    }
+
+    /// The same, with the ways of those that were followed.
+    pub fn with_traces(mut self, traces: &'a [(Identity, NodeTrace)]) -> Self {
+        for reply in &mut self.replies {
+            let way = traces.iter().find(|(node, _)| *node == reply.sender);
+            reply.trace = way.map(|(_, trace)| NodeDocument::new(trace));
+        }
+        self
     }
 }
 
@@ -185,7 +203,7 @@ mod tests {
             pong("dev10", 133_570, NOW + 3_500),
             pong("dev11", 133_570, NOW - 7_200_000),
         ];
-        let text: Vec<String> = pongs.iter().map(Pong::line).collect();
+        let text: Vec<String> = pongs.iter().map(|pong| pong.line(false)).collect();
         let text = text.join("\n") + "\n" + &statistics(&pongs);
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
         dev8                                       time=126.19 ms
@@ -196,6 +214,14 @@ mod tests {
         ---- ping statistics ----
         4 replies max: 1132.79 ms min: 126.19 ms avg: 381.53 ms
         ");
+    }
+
+    #[test]
+    fn who_wants_details_sees_every_clock() {
+        let line = pong("dev6", 1_000, NOW + 999).line(true);
+        assert!(line.ends_with("clock +999 ms"), "{line}");
+        let line = pong("dev6", 1_000, NOW).line(true);
+        assert!(line.ends_with("clock +0 ms"), "{line}");
     }
 
     #[test]

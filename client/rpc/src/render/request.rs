@@ -23,6 +23,8 @@ use crate::report::{Gap, Reply, Report};
 
 /// Columns of a node's name before its status.
 const NAME: usize = 40;
+/// Names that are shown of each kind of absence.
+const NAMES: usize = 100;
 /// Columns before everything below a node's name.
 const INDENT: &str = "   ";
 
@@ -266,14 +268,14 @@ fn detail(reason: &Reason) -> Option<String> {
 /// Who did not answer as was hoped, by kind.
 fn absences(report: &Report, width: usize, page: &mut Page) {
     let stats = &report.stats;
-    let mut asked: BTreeSet<&Identity> = BTreeSet::new();
+    let mut answered: BTreeSet<&Identity> = BTreeSet::new();
     if stats.gaps.contains(&Gap::Interrupted) || !stats.not_asked.is_empty() {
-        asked.extend(report.replies.iter().map(|reply| &reply.node));
-        asked.extend(&stats.missing);
+        answered.extend(report.replies.iter().map(|reply| &reply.node));
     }
-    let kinds: [(&str, BTreeSet<&Identity>); 5] = [
-        ("Asked before it ended early:", asked),
-        ("Not asked:", stats.not_asked.iter().collect()),
+    let kinds: [(&str, BTreeSet<&Identity>); 6] = [
+        ("Asked and answered before it ended early:", answered),
+        ("Never asked:", stats.not_asked.iter().collect()),
+        ("Not waited for:", stats.not_awaited.iter().collect()),
         ("No response from:", stats.silent().collect()),
         (
             "No response from, because not connected:",
@@ -285,9 +287,12 @@ fn absences(report: &Report, width: usize, page: &mut Page) {
         ),
     ];
     for (title, nodes) in kinds.iter().filter(|(_, nodes)| !nodes.is_empty()) {
-        let names: Vec<&str> = nodes.iter().map(|node| node.as_str()).collect();
+        let names: Vec<&str> = nodes.iter().take(NAMES).map(|node| node.as_str()).collect();
         page.line(format_args!("{BAD}{title}{BAD:#}\n"));
         page.add(columns(&names, INDENT.len(), width));
+        if let Some(more @ 1..) = nodes.len().checked_sub(NAMES) {
+            page.line(format_args!("{INDENT}and {more} more; -j lists all"));
+        }
         page.gap();
     }
 }

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 /// Every key that a file may hold.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 15] = [
     "collective",
+    "confirm",
+    "confirm_above",
     "broker.urls",
     "broker.ca",
     "broker.credentials",
@@ -27,10 +29,22 @@ const KEYS: [&str; 13] = [
 #[serde(default)]
 pub(super) struct File {
     pub(super) collective: String,
+    pub(super) confirm: Confirm,
+    pub(super) confirm_above: usize,
     pub(super) broker: Broker,
     pub(super) trust: Trust,
     pub(super) discovery: Discovery,
     pub(super) paths: Paths,
+}
+
+/// When changes are confirmed.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Confirm {
+    #[default]
+    Auto,
+    Always,
+    Never,
 }
 
 #[derive(Debug, Deserialize)]
@@ -69,6 +83,8 @@ impl Default for File {
     fn default() -> Self {
         Self {
             collective: "muster".to_owned(),
+            confirm: Confirm::default(),
+            confirm_above: 25,
             broker: Broker::default(),
             trust: Trust::default(),
             discovery: Discovery::default(),

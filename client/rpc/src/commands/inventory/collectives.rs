@@ -4,7 +4,7 @@ use super::super::context::Context;
 use super::super::form;
 use super::super::request::nobody_found;
 use super::error::InventoryFileError;
-use crate::ask::{Fleet, Plan, Progress, Question, Schemas, Words};
+use crate::ask::{Fleet, Plan, Progress, Question, Recorder, Schemas, Words};
 use crate::cli::inventory::Inventory;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -24,7 +24,15 @@ pub async fn run(args: &Inventory, cx: Context<'_>) -> Result<Exit, Error> {
     let progress = Progress::new(cx.printer, json.is_none());
     let found = fleet.discover(&target, &progress).await?;
     let question = Question::new(&plan);
-    let report = fleet.ask(question, found, &progress, |_| Ok(())).await?;
+    let report = fleet
+        .ask(
+            question,
+            found,
+            &mut Recorder::new(None, cx.printer),
+            &progress,
+            |_| Ok(()),
+        )
+        .await?;
     let collectives = Collectives::of(&report);
     if let Some(json) = &json {
         cx.json(&Document::new(&collectives, &report), json)?;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::super::context::Context;
 use super::super::request::nobody_found;
 use super::error::InventoryFileError;
-use crate::ask::{AskError, Fleet, Found, Plan, Progress, Question, Schemas, Words};
+use crate::ask::{AskError, Fleet, Found, Plan, Progress, Question, Recorder, Schemas, Words};
 use crate::cli::filters::Filters;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -93,7 +93,13 @@ pub async fn run(
         let asked = Found::named(some.iter().cloned().collect());
         let quiet = Progress::new(cx.printer, false);
         let mut report = fleet
-            .ask(Question::new(&plan), asked, &quiet, |_| Ok(()))
+            .ask(
+                Question::new(&plan),
+                asked,
+                &mut Recorder::new(None, cx.printer),
+                &quiet,
+                |_| Ok(()),
+            )
             .await?;
         report.replies.sort_by(|a, b| a.node.cmp(&b.node));
         for reply in report.replies {

@@ -75,6 +75,11 @@ impl Form {
         matches!(self, Self::Document(_) | Self::Lines)
     }
 
+    /// Whether people read it, who may want to see more than the results.
+    pub fn is_for_people(&self) -> bool {
+        matches!(self, Self::Text | Self::Groups | Self::Table)
+    }
+
     /// Whether nothing can be shown before all replies are there.
     fn waits(&self) -> bool {
         matches!(self, Self::Document(_) | Self::Table | Self::Groups)

@@ -1,0 +1,91 @@
+//! What can be wrong with jobs.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::exit::Exit;
+
+/// Why a job cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// Nobody says where state belongs.
+    #[error("jobs cannot be kept: neither XDG_STATE_HOME nor HOME is set")]
+    Homeless,
+    /// The system refuses.
+    #[error("cannot {action} {}", path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// There is no such job.
+    #[error("there is no job {0:?}")]
+    Unknown(String),
+    /// The beginning of an id that several jobs share.
+    #[error("{given:?} may be any of {}", found.join(", "))]
+    Ambiguous {
+        /// What was given.
+        given: String,
+        /// What it may mean.
+        found: Vec<String>,
+    },
+    /// The file does not begin as a job does.
+    #[error("{} is no job: its first line cannot be read", .0.display())]
+    Foreign(PathBuf),
+    /// Somebody is still at it.
+    #[error("the job {0} is still running")]
+    Running(String),
+    /// There is nobody left to ask.
+    #[error("the job {id} has no node that {what}")]
+    NothingLeft {
+        /// The job.
+        id: String,
+        /// What such a node would have done.
+        what: &'static str,
+    },
+    /// The job asked something else.
+    #[error("the job {id} asked for {was}, not for {given}")]
+    OtherRequest {
+        /// The job.
+        id: String,
+        /// Agent and action of it.
+        was: String,
+        /// Agent and action that were given.
+        given: String,
+    },
+}
+
+impl JobError {
+    /// Makes the error of an action on a file.
+    pub(super) fn file(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File {
+            action,
+            path: path.clone(),
+            source,
+        }
+    }
+
+    /// Next steps, one line each.
+    pub fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Unknown(_) | Self::Ambiguous { .. } => {
+                vec!["`rpc job list` shows the jobs that are kept".to_owned()]
+            }
+            Self::NothingLeft { id, .. } => vec![format!("`rpc job show {id}` shows how it went")],
+            _ => Vec::new(),
+        }
+    }
+
+    /// How the command ends.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::OtherRequest { .. } => Exit::Usage,
+            _ => Exit::Local,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! A job's file while it is written: locked, appended to, and forced to disk where a wave begins and ends.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use super::entry::{Answered, Entry};
+use super::error::JobError;
+use crate::report::Reply;
+
+/// Largest outputs of one node that are kept, in bytes.
+const DATA_BYTES: usize = 64 * 1024;
+/// Once the file has so many bytes no more outputs are kept, only how nodes ended.
+const FILE_BYTES: usize = 32 * 1024 * 1024;
+
+/// A job that is being written. Dropping it without an end leaves an interrupted job.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+    id: String,
+    written: usize,
+}
+
+impl Journal {
+    /// The journal of a file that is locked, and stands at its end.
+    pub(super) fn new(file: File, path: PathBuf, id: String, written: usize) -> Self {
+        Self {
+            file,
+            path,
+            id,
+            written,
+        }
+    }
+
+    /// The job's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Appends an entry.
+    pub fn add(&mut self, entry: &Entry) -> Result<(), JobError> {
+        let failed = JobError::file("write", &self.path);
+        let mut line = serde_json::to_vec(entry).map_err(|error| failed(error.into()))?;
+        line.push(b'\n');
+        // One write for each line: whoever is killed leaves whole lines.
+        self.file.write_all(&line).map_err(failed)?;
+        self.written += line.len();
+        Ok(())
+    }
+
+    /// Appends a node's answer.
+    pub fn reply(&mut self, reply: &Reply) -> Result<(), JobError> {
+        let room = if self.written < FILE_BYTES {
+            DATA_BYTES
+        } else {
+            0
+        };
+        self.add(&Entry::Result(Answered::new(reply, room)))
+    }
+
+    /// Returns when everything is on the disk.
+    pub fn sync(&self) -> Result<(), JobError> {
+        let synced = self.file.sync_data();
+        synced.map_err(JobError::file("write", &self.path))
+    }
+}

@@ -1,0 +1,235 @@
+//! Where jobs are: a directory of files that only their owner can read, with a bounded number and age.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use muster_wire::Millis;
+use uuid::Uuid;
+
+use super::entry::{Entry, Header};
+use super::error::JobError;
+use super::job::Job;
+use super::journal::Journal;
+
+/// Jobs that are kept.
+const KEPT: usize = 200;
+/// How long a job is kept.
+const AGE: Duration = Duration::from_hours(90 * 24);
+/// Largest file that is read, in bytes; far more than one is written to.
+const READ_BYTES: u64 = 256 * 1024 * 1024;
+/// What the names of files end in.
+const EXTENSION: &str = "jsonl";
+
+/// The jobs of one user.
+#[derive(Debug, Clone)]
+pub struct Store {
+    directory: PathBuf,
+}
+
+/// A new job's id, in the order of time: `20260131-235959-3f9a2c`.
+pub fn new_id(now: Millis) -> String {
+    let instant = i64::try_from(now)
+        .ok()
+        .and_then(|now| jiff::Timestamp::from_millisecond(now).ok());
+    let time = instant.unwrap_or_default().strftime("%Y%m%d-%H%M%S");
+    let lot = Uuid::now_v7().as_u128() & 0x00ff_ffff;
+    format!("{time}-{lot:06x}")
+}
+
+impl Store {
+    /// The store below the directory for a user's state. Nothing is made yet.
+    pub fn new(state_home: Option<&Path>) -> Result<Self, JobError> {
+        let home = state_home.ok_or(JobError::Homeless)?;
+        Ok(Self {
+            directory: home.join("muster/jobs"),
+        })
+    }
+
+    /// Begins a job, and lets go of those that are too old or too many.
+    pub fn begin(&self, header: Header) -> Result<Journal, JobError> {
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.directory);
+        made.map_err(JobError::file("make", &self.directory))?;
+        self.prune(header.started);
+        let id = header.id.clone();
+        let path = self.path(&id);
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(JobError::file("make", &path))?;
+        lock(&file, &path, &id)?;
+        let mut journal = Journal::new(file, path, id, 0);
+        journal.add(&Entry::Job(Box::new(header)))?;
+        Ok(journal)
+    }
+
+    /// Opens a job that was interrupted, to go on with it. A line that a crash has torn is cut off.
+    pub fn resume(&self, reference: &str, now: Millis) -> Result<(Job, Journal), JobError> {
+        let id = self.find(reference)?;
+        let path = self.path(&id);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .open(&path)
+            .map_err(JobError::file("open", &path))?;
+        lock(&file, &path, &id)?;
+        let bytes = read(&mut file, &path)?;
+        let job = Job::read(&bytes).ok_or_else(|| JobError::Foreign(path.clone()))?;
+        let torn = bytes
+            .iter()
+            .rev()
+            .take_while(|byte| **byte != b'\n')
+            .count();
+        let whole = bytes.len() - torn;
+        file.set_len(whole as u64)
+            .and_then(|()| file.seek(SeekFrom::End(0)))
+            .map_err(JobError::file("write", &path))?;
+        let mut journal = Journal::new(file, path, id, whole);
+        journal.add(&Entry::Resumed { time: now })?;
+        Ok((job, journal))
+    }
+
+    /// Reads the job with this id, with an id that begins so, or the newest with this name.
+    pub fn load(&self, reference: &str) -> Result<Job, JobError> {
+        self.open(&self.find(reference)?)
+    }
+
+    /// All jobs, the newest first. What cannot be read is left out, and named.
+    pub fn list(&self) -> Result<(Vec<Job>, Vec<JobError>), JobError> {
+        let mut ids = self.ids()?;
+        ids.reverse();
+        let (mut jobs, mut odd) = (Vec::new(), Vec::new());
+        for id in ids {
+            match self.open(&id) {
+                Ok(job) => jobs.push(job),
+                Err(error) => odd.push(error),
+            }
+        }
+        Ok((jobs, odd))
+    }
+
+    /// Forgets a job that nobody is at. Answers its id.
+    pub fn forget(&self, reference: &str) -> Result<String, JobError> {
+        let id = self.find(reference)?;
+        let path = self.path(&id);
+        let file = File::open(&path).map_err(JobError::file("open", &path))?;
+        lock(&file, &path, &id)?;
+        fs::remove_file(&path).map_err(JobError::file("remove", &path))?;
+        Ok(id)
+    }
+
+    /// Forgets all jobs that nobody is at. Answers their ids.
+    pub fn forget_all(&self) -> Result<Vec<String>, JobError> {
+        let mut forgotten = Vec::new();
+        for id in self.ids()? {
+            match self.forget(&id) {
+                Ok(id) => forgotten.push(id),
+                Err(JobError::Running(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(forgotten)
+    }
+
+    fn open(&self, id: &str) -> Result<Job, JobError> {
+        let path = self.path(id);
+        let mut file = File::open(&path).map_err(JobError::file("open", &path))?;
+        let running = match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => true,
+            Ok(()) | Err(TryLockError::Error(_)) => false,
+        };
+        let bytes = read(&mut file, &path)?;
+        let job = Job::read(&bytes).ok_or(JobError::Foreign(path))?;
+        Ok(Job { running, ..job })
+    }
+
+    /// The id that is meant.
+    fn find(&self, reference: &str) -> Result<String, JobError> {
+        let unknown = || JobError::Unknown(reference.to_owned());
+        let ids = self.ids()?;
+        if ids.iter().any(|id| id == reference) {
+            return Ok(reference.to_owned());
+        }
+        let begin = |id: &&String| !reference.is_empty() && id.starts_with(reference);
+        let found: Vec<String> = ids.iter().filter(begin).cloned().collect();
+        match found.as_slice() {
+            [one] => return Ok(one.clone()),
+            [] => {}
+            _ => {
+                return Err(JobError::Ambiguous {
+                    given: reference.to_owned(),
+                    found,
+                });
+            }
+        }
+        // Ids begin with a digit and names with a letter, so one is never taken for the other.
+        let named = |id: &&String| {
+            let name = self.open(id).ok().and_then(|job| job.header.name);
+            name.is_some_and(|name| name.as_str() == reference)
+        };
+        ids.iter().rev().find(named).cloned().ok_or_else(unknown)
+    }
+
+    /// All ids, the oldest first. A directory that is not there has none.
+    fn ids(&self) -> Result<Vec<String>, JobError> {
+        let failed = JobError::file("read", &self.directory);
+        let entries = match fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut ids = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(&failed)?.path();
+            let id = path.file_stem().and_then(|stem| stem.to_str());
+            if let Some(id) = id.filter(|_| path.extension().is_some_and(|end| end == EXTENSION)) {
+                ids.push(id.to_owned());
+            }
+        }
+        ids.sort();
+        Ok(ids)
+    }
+
+    fn path(&self, id: &str) -> PathBuf {
+        self.directory.join(id).with_extension(EXTENSION)
+    }
+
+    /// Forgets jobs that are too old or too many, but for those that somebody is at. What cannot be forgotten now will be later.
+    fn prune(&self, now: Millis) {
+        let age = Millis::try_from(AGE.as_millis()).unwrap_or(Millis::MAX);
+        let oldest = new_id(now.saturating_sub(age));
+        let ids = self.ids().unwrap_or_default();
+        let too_many = (ids.len() + 1).saturating_sub(KEPT);
+        for (place, id) in ids.iter().enumerate() {
+            if place < too_many || *id < oldest {
+                let _ = self.forget(id);
+            }
+        }
+    }
+}
+
+fn lock(file: &File, path: &Path, id: &str) -> Result<(), JobError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(JobError::Running(id.to_owned())),
+        Err(TryLockError::Error(source)) => Err(JobError::file("lock", path)(source)),
+    }
+}
+
+/// All of it. A file that is larger than any job is read as if it were torn there.
+fn read(file: &mut File, path: &Path) -> Result<Vec<u8>, JobError> {
+    let mut bytes = Vec::new();
+    let read = file.take(READ_BYTES).read_to_end(&mut bytes);
+    read.map_err(JobError::file("read", path))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

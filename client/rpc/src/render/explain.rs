@@ -1,0 +1,256 @@
+//! A request taken apart: what would be sent, as whom, past which locks.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use muster_wire::identity::Identity;
+use muster_wire::request::Request;
+use muster_wire::trace::StageName;
+use serde::{Serialize, Serializer};
+
+use super::json;
+use super::page::Page;
+use super::plan::counted;
+use super::printable::line;
+use crate::printer::{BAD, STRONG};
+
+/// Subjects of one message that are shown.
+const SHOWN: usize = 5;
+
+/// What nodes check, in their order.
+const CHECKS: [(StageName, &str); 11] = [
+    (
+        StageName::Decode,
+        "is the subject one of this node's collectives, and its name if there is one",
+    ),
+    (
+        StageName::Verify,
+        "is the token one of the account's, its role one that may ask, the signature its key's; do body and subject agree. Whatever fails is counted, and not answered",
+    ),
+    (
+        StageName::Fresh,
+        "is it within its ttl and the allowed skew; an expired one is answered once. Was it seen before; then it is not answered",
+    ),
+    (
+        StageName::Match,
+        "is this node named, or does the filter match it; if not it says nothing",
+    ),
+    (
+        StageName::Validate,
+        "is there such an agent and action, and are the inputs what its schema declares",
+    ),
+    (
+        StageName::Authorise,
+        "does the node's policy allow this caller this action",
+    ),
+    (
+        StageName::Audit,
+        "what is changed is on record before, what was run after, what was refused too",
+    ),
+    (
+        StageName::Journal,
+        "what is changed is first remembered on disk, so that it cannot run twice",
+    ),
+    (
+        StageName::Queue,
+        "is there a free slot, or room to wait for one; if not it is busy",
+    ),
+    (StageName::Run, "the action, until its deadline"),
+    (
+        StageName::Reply,
+        "signed, to the caller's own inbox and nowhere else",
+    ),
+];
+
+/// A request, taken apart.
+#[derive(Debug, Serialize)]
+pub struct Explanation {
+    /// The agent.
+    pub agent: String,
+    /// The action.
+    pub action: String,
+    /// Whether the action leaves nodes as they were.
+    pub read_only: bool,
+    /// The filter in English.
+    pub target: String,
+    /// What finds the nodes; nothing when they are named.
+    pub discovery: Option<Message>,
+    /// What asks them: a message for each group of nodes.
+    pub requests: Vec<Message>,
+    /// The nodes, if they are named.
+    pub nodes: Option<BTreeSet<Identity>>,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+/// One signed message.
+#[derive(Debug, Serialize)]
+pub struct Message {
+    /// Where it is published.
+    pub subjects: Vec<String>,
+    /// Where the first answer goes.
+    pub reply_to: Option<String>,
+    /// The permission at the broker that lets it pass; none when none does.
+    pub allowed_by: Option<String>,
+    /// What it says.
+    pub body: Request,
+    /// The bytes that are signed.
+    #[serde(rename = "signed_hex", serialize_with = "as_hex")]
+    pub signed: Vec<u8>,
+    /// The size of the whole message.
+    pub sealed_bytes: usize,
+}
+
+/// Who asks, as the token says.
+#[derive(Debug, Serialize)]
+pub struct Caller {
+    /// The name.
+    pub name: String,
+    /// The public key.
+    pub key: String,
+    /// The role, if the token can be believed.
+    pub role: Option<&'static str>,
+    /// The key that signed the token.
+    pub issuer: String,
+    /// What the broker fills into the scope.
+    pub tags: Vec<String>,
+    /// When the token ends.
+    pub expires: Option<String>,
+    /// Why nobody would believe the token.
+    pub refused: Option<String>,
+}
+
+/// The words behind a lead, in lines that hang below their first.
+fn hanging(lead: &str, words: &str, width: usize) -> String {
+    let indent = lead.chars().count();
+    let mut page = Page::default();
+    let mut row = lead.to_owned();
+    for word in words.split(' ') {
+        if row.trim().is_empty() || row.chars().count() + word.chars().count() < width {
+            row.push_str(word);
+        } else {
+            page.line(row);
+            row = format!("{:indent$}{word}", "");
+        }
+        row.push(' ');
+    }
+    page.line(row);
+    page.text()
+}
+
+fn as_hex<S: Serializer>(bytes: &[u8], out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(&hex(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing into a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl Explanation {
+    /// For people; with the signed bytes for those who want details.
+    pub fn text(&self, verbose: bool, width: usize) -> String {
+        let mut page = Page::default();
+        let kind = if self.read_only {
+            "reads"
+        } else {
+            "changes nodes"
+        };
+        page.line(format_args!(
+            "{} {} ({kind}), of {}",
+            self.agent,
+            self.action,
+            line(&self.target)
+        ));
+        page.gap();
+        if let Some(discovery) = &self.discovery {
+            page.line(format_args!("{STRONG}First, to find the nodes{STRONG:#}"));
+            discovery.add(&mut page, verbose);
+        }
+        let whom = match &self.nodes {
+            Some(nodes) => counted(nodes.len()),
+            None => "each node that answers".to_owned(),
+        };
+        page.line(format_args!("{STRONG}Then, to {whom}{STRONG:#}"));
+        for request in &self.requests {
+            request.add(&mut page, verbose);
+        }
+        self.caller.add(&mut page);
+        page.line(format_args!(
+            "{STRONG}What each node checks, in this order{STRONG:#}"
+        ));
+        for (stage, what) in CHECKS {
+            page.add(hanging(&format!("   {stage:<11} "), what, width));
+        }
+        page.text()
+    }
+}
+
+impl Message {
+    fn add(&self, page: &mut Page, verbose: bool) {
+        for subject in self.subjects.iter().take(SHOWN) {
+            page.line(format_args!("   subject     {subject}"));
+        }
+        if let Some(more @ 1..) = self.subjects.len().checked_sub(SHOWN) {
+            page.line(format_args!("   and {more} more"));
+        }
+        match &self.allowed_by {
+            Some(permission) => page.line(format_args!("   allowed by  {permission}")),
+            None => page.line(format_args!(
+                "   {BAD}refused at the broker: no permission of yours covers it{BAD:#}"
+            )),
+        }
+        if let Some(reply_to) = &self.reply_to {
+            page.line(format_args!("   answers to  {reply_to}"));
+        }
+        page.line(format_args!(
+            "   signed      {} bytes; {} with token and signature",
+            self.signed.len(),
+            self.sealed_bytes
+        ));
+        if verbose {
+            page.line(format_args!("   signed hex  {}", hex(&self.signed)));
+        }
+        // What was signed can be shown.
+        let body = json::text(&self.body).unwrap_or_default();
+        for row in body.lines() {
+            page.line(format_args!("   {row}"));
+        }
+        page.gap();
+    }
+}
+
+impl Caller {
+    fn add(&self, page: &mut Page) {
+        page.line(format_args!("{STRONG}As whom{STRONG:#}"));
+        let rows = [
+            ("name", Some(line(&self.name).into_owned())),
+            ("key", Some(self.key.clone())),
+            ("role", self.role.map(str::to_owned)),
+            ("signed by", Some(self.issuer.clone())),
+            (
+                "tags",
+                (!self.tags.is_empty()).then(|| line(&self.tags.join(" ")).into_owned()),
+            ),
+            (
+                "ends",
+                Some(self.expires.clone().unwrap_or_else(|| "never".to_owned())),
+            ),
+        ];
+        for (title, text) in rows {
+            if let Some(text) = text {
+                page.line(format_args!("   {title:<11} {text}"));
+            }
+        }
+        if let Some(why) = &self.refused {
+            page.line(format_args!(
+                "   {BAD}nobody believes this token: {}{BAD:#}",
+                line(why)
+            ));
+        }
+        page.gap();
+    }
+}

@@ -1,0 +1,111 @@
+//! Jobs as they are shown, and what changed between two.
+
+use serde_json::{Value, json};
+
+use super::{DiffDocument, Difference, JobDocument, ListDocument, list, show};
+use crate::exit::Exit;
+use crate::jobs::Job;
+use crate::render::WIDTH;
+use crate::render::fixtures::plain;
+
+fn job(lines: &[Value]) -> Job {
+    let header = json!({
+        "kind": "job", "schema": "muster.job.lines.v1", "id": "20260101-000000-00000a", "name": "patch",
+        "started": 1_767_225_600_000_u64, "collective": "muster", "agent": "service", "action": "restart",
+        "read_only": false, "inputs": {"service": "httpd", "force": true}, "target": "nodes that have class apache",
+        "nodes": ["a", "b", "c", "d"], "shaping": {"ttl_ms": 60000},
+    });
+    let lines = std::iter::once(&header).chain(lines);
+    let lines: Vec<String> = lines.map(Value::to_string).collect();
+    Job::read((lines.join("\n") + "\n").as_bytes()).unwrap()
+}
+
+fn result(node: &str, code: u8, message: &str, data: &Value) -> Value {
+    json!({"kind": "result", "sender": node, "statuscode": code, "statusmsg": message, "took_ms": 3, "data": data})
+}
+
+fn interrupted() -> Job {
+    job(&[
+        json!({"kind": "wave", "number": 1, "nodes": ["a", "b", "c"]}),
+        json!({"kind": "sent", "request": "01890a5d-ac96-774b-bcce-b302099a8057"}),
+        result("a", 0, "OK", &json!({"status": "running"})),
+        result("b", 1, "no\u{1b}[2J", &json!({})),
+        json!({"kind": "what a later version adds"}),
+    ])
+}
+
+#[test]
+fn an_interrupted_job_says_who_failed_was_silent_and_was_never_asked() {
+    let job = interrupted();
+    assert_eq!((job.exit(), job.damaged), (Exit::SomeFailed, 0));
+    insta::assert_snapshot!(plain(&show(&job, WIDTH)), @r"
+             Job: 20260101-000000-00000a
+            Name: patch
+           State: interrupted
+       Asked for: service restart
+          Inputs: force=true service=httpd
+              Of: nodes that have class apache
+      Collective: muster
+         Started: 2026-01-01 00:00:00Z
+        Requests: 01890a5d-ac96-774b-bcce-b302099a8057
+           Nodes: 4 (1 succeeded)
+
+    Failed:
+
+       b: Request Aborted: no\x1b[2J
+
+    Asked, and did not answer:
+
+       c
+
+    Never asked:
+
+       d
+    ");
+    insta::assert_snapshot!(list(&[job]), @"20260101-000000-00000a  interrupted      1 / 4      service restart  (patch)");
+}
+
+#[test]
+fn documents() {
+    let job = interrupted();
+    let later = serde_json::to_value(JobDocument::new(&job)).unwrap();
+    assert_eq!(later["schema"], "muster.job.v1");
+    assert_eq!(later["job"]["state"], "interrupted");
+    assert_eq!(later["never_asked"], json!(["d"]));
+    assert_eq!(later["no_responses"], json!(["c"]));
+    assert_eq!(later["replies"][0]["data"], json!({"status": "running"}));
+    let jobs = serde_json::to_value(ListDocument::new(&[job])).unwrap();
+    assert_eq!(jobs["jobs"][0]["never_asked"], 1);
+}
+
+#[test]
+fn two_jobs_differ_where_their_nodes_answered_differently() {
+    let before = job(&[
+        result("a", 0, "OK", &json!({"version": "1.0"})),
+        result("b", 0, "OK", &json!({"version": "1.0"})),
+        result("c", 0, "OK", &json!({})),
+        result("d", 0, "OK", &json!({})),
+    ]);
+    let after = job(&[
+        result("a", 0, "OK", &json!({"version": "2.0", "new": [1]})),
+        result("b", 0, "OK", &json!({"version": "1.0"})),
+        result("c", 1, "no", &json!({})),
+    ]);
+    let difference = Difference::between(&before, &after);
+    assert!(!difference.is_none() && Difference::between(&before, &before).is_none());
+    insta::assert_snapshot!(plain(&difference.text(WIDTH)), @r#"
+    a
+       new: null -> [1]
+       version: 1.0 -> 2.0
+    c
+       status: OK -> Request Aborted: no
+
+    Answered only in the earlier job:
+
+       d
+
+    1 node answered the same, 2 differently
+    "#);
+    let document = serde_json::to_value(DiffDocument::new(&difference)).unwrap();
+    assert_eq!(document["changed"]["c"][0]["what"], "status");
+}

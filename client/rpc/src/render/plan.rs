@@ -1,0 +1,175 @@
+//! What is about to be done, before it is: how many nodes, in which waves, and when it ends early.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use muster_client::Rollout;
+use muster_wire::identity::Identity;
+
+use super::page::Page;
+use super::span::span;
+
+/// Names that stand for all.
+const SHOWN: usize = 3;
+
+/// A rollout that has not begun.
+#[derive(Debug, Clone, Copy)]
+pub struct Rolling<'a> {
+    /// The agent and its action.
+    pub request: (&'a str, &'a str),
+    /// Who is meant.
+    pub nodes: &'a BTreeSet<Identity>,
+    /// In which waves.
+    pub rollout: Rollout,
+    /// Between waves.
+    pub pause: Duration,
+}
+
+impl Rolling<'_> {
+    /// The lines that say all that; one, when all are asked at once.
+    pub fn text(&self) -> String {
+        let (agent, action) = self.request;
+        let waves = self.rollout.batches(self.nodes);
+        let mut page = Page::default();
+        let all = counted(self.nodes.len());
+        page.line(format_args!(
+            "Plan: {agent} {action} on {all}: {}",
+            some(self.nodes)
+        ));
+        if let [_] | [] = waves.as_slice() {
+            return page.text();
+        }
+        let canaries = self.rollout.canary.min(self.nodes.len());
+        let (first, rest) = waves.split_at(usize::from(canaries > 0));
+        for wave in first {
+            let word = if wave.len() == 1 {
+                "canary"
+            } else {
+                "canaries"
+            };
+            let (count, names) = (wave.len(), some(wave));
+            page.line(format_args!("  wave 1: {count} {word}: {names}"));
+        }
+        if let Some(line) = self.rest(rest, first.len()) {
+            page.line(line);
+        }
+        page.line(format_args!("  {}", self.end()));
+        page.text()
+    }
+
+    fn rest(&self, waves: &[BTreeSet<Identity>], before: usize) -> Option<String> {
+        let (size, last) = (waves.first()?.len(), waves.last()?.len());
+        let (from, to) = (before + 1, before + waves.len());
+        let size_of_each = counted(size);
+        if from == to {
+            return Some(format!("  wave {from}: {size_of_each}"));
+        }
+        let last = if last == size {
+            String::new()
+        } else {
+            format!(", the last {last}")
+        };
+        let pause = span(self.pause);
+        Some(format!(
+            "  waves {from} to {to}: {size_of_each} each{last}, {pause} apart"
+        ))
+    }
+
+    /// When it ends early.
+    fn end(&self) -> String {
+        let allowed = self
+            .rollout
+            .max_failures
+            .map(|amount| amount.at_most(self.nodes.len()));
+        match (self.rollout.canary > 0, allowed) {
+            (true, Some(allowed)) => {
+                format!("ends early unless all canaries succeed, or when more than {allowed} fail")
+            }
+            (true, None) => "ends early unless all canaries succeed".to_owned(),
+            (false, Some(allowed)) => format!("ends early when more than {allowed} fail"),
+            (false, None) => "goes on whatever fails".to_owned(),
+        }
+    }
+}
+
+/// `1 node`, `12 nodes`.
+pub fn counted(nodes: usize) -> String {
+    format!("{nodes} {}", if nodes == 1 { "node" } else { "nodes" })
+}
+
+/// The first names, and how many more there are.
+pub fn some(nodes: &BTreeSet<Identity>) -> String {
+    first(nodes, SHOWN)
+}
+
+/// So many names, and how many more there are.
+pub fn first(nodes: &BTreeSet<Identity>, shown: usize) -> String {
+    let names: Vec<&str> = nodes.iter().take(shown).map(Identity::as_str).collect();
+    let names = names.join(", ");
+    match nodes.len().saturating_sub(shown) {
+        0 => names,
+        more => format!("{names} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use muster_client::{Amount, Rollout};
+    use muster_wire::identity::Identity;
+
+    use super::Rolling;
+
+    fn plan(count: usize, canary: usize, batch: Option<&str>, failures: Option<&str>) -> String {
+        let nodes: BTreeSet<Identity> = (1..=count)
+            .map(|n| format!("n{n:02}").parse().unwrap())
+            .collect();
+        let amount = |text: &str| text.parse::<Amount>().unwrap();
+        let rolling = Rolling {
+            request: ("service", "restart"),
+            nodes: &nodes,
+            rollout: Rollout {
+                canary,
+                batch: batch.map(amount),
+                max_failures: failures.map(amount),
+            },
+            pause: Duration::from_secs(1),
+        };
+        rolling.text()
+    }
+
+    #[test]
+    fn plans() {
+        let plans = [
+            plan(1, 0, None, None),
+            plan(30, 0, None, None),
+            plan(23, 2, Some("5"), Some("10%")),
+            plan(10, 1, None, None),
+            plan(10, 0, Some("50%"), None),
+            plan(2, 5, Some("1"), None),
+        ];
+        insta::assert_snapshot!(plans.join("\n"), @r"
+        Plan: service restart on 1 node: n01
+
+        Plan: service restart on 30 nodes: n01, n02, n03 and 27 more
+
+        Plan: service restart on 23 nodes: n01, n02, n03 and 20 more
+          wave 1: 2 canaries: n01, n02
+          waves 2 to 6: 5 nodes each, the last 1, 1.00 s apart
+          ends early unless all canaries succeed, or when more than 2 fail
+
+        Plan: service restart on 10 nodes: n01, n02, n03 and 7 more
+          wave 1: 1 canary: n01
+          wave 2: 9 nodes
+          ends early unless all canaries succeed
+
+        Plan: service restart on 10 nodes: n01, n02, n03 and 7 more
+          waves 1 to 2: 5 nodes each, 1.00 s apart
+          goes on whatever fails
+
+        Plan: service restart on 2 nodes: n01, n02
+        ");
+    }
+}

@@ -1,0 +1,95 @@
+//! Which line of a scope lets a user publish or subscribe, as the broker works it out. For explaining: the broker decides by itself.
+
+use super::claims::{Claims, Subjects, User};
+
+/// A line of a scope, and what it means for one user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permission {
+    /// The line as it stands in the scope, with its `{{...}}`.
+    pub line: String,
+    /// The subjects that it allows this user.
+    pub pattern: String,
+}
+
+/// The first line that allows a user this subject; `None` when none does, or when one denies it.
+pub fn permission(subjects: &Subjects, user: &Claims<User>, subject: &str) -> Option<Permission> {
+    if covering(&subjects.deny, user, subject).is_some() {
+        return None;
+    }
+    covering(&subjects.allow, user, subject)
+}
+
+/// The first line that covers the subject.
+fn covering(lines: &[String], user: &Claims<User>, subject: &str) -> Option<Permission> {
+    lines.iter().find_map(|line| {
+        let mut patterns = patterns(line, user).into_iter();
+        let pattern = patterns.find(|pattern| covers(pattern, subject))?;
+        let line = line.clone();
+        Some(Permission { line, pattern })
+    })
+}
+
+/// What a line means for a user: its name, key and tags filled in. A tag that the user has several times makes several patterns, one
+/// that it does not have makes none.
+pub fn patterns(line: &str, user: &Claims<User>) -> Vec<String> {
+    let line = line
+        .replace("{{name()}}", &user.name)
+        .replace("{{subject()}}", &user.sub.to_string());
+    let mut patterns = vec![line];
+    while let Some(name) = patterns.first().and_then(|line| tag(line)) {
+        let (hole, prefix) = (format!("{{{{tag({name})}}}}"), format!("{name}:"));
+        let tags = user.nats.tags.iter();
+        let values: Vec<&str> = tags
+            .filter_map(|tag| tag.strip_prefix(prefix.as_str()))
+            // One that holds a hole itself would never be filled.
+            .filter(|value| !value.contains("{{"))
+            .collect();
+        patterns = patterns
+            .iter()
+            .flat_map(|line| values.iter().map(|value| line.replace(&hole, value)))
+            .collect();
+    }
+    patterns
+}
+
+/// The name in the first `{{tag(name)}}` of a line.
+fn tag(line: &str) -> Option<String> {
+    let (name, _) = line.split_once("{{tag(")?.1.split_once(")}}")?;
+    Some(name.to_owned())
+}
+
+/// Whether a pattern with `*` and `>` covers a subject.
+pub fn covers(pattern: &str, subject: &str) -> bool {
+    let mut tokens = subject.split('.');
+    for part in pattern.split('.') {
+        match (part, tokens.next()) {
+            (">", Some(_)) => return true,
+            ("*", Some(_)) => {}
+            (part, Some(token)) if part == token => {}
+            _ => return false,
+        }
+    }
+    tokens.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::covers;
+
+    #[test]
+    fn patterns_cover_as_the_brokers_do() {
+        for (pattern, subject, covered) in [
+            ("a.b", "a.b", true),
+            ("a.b", "a.b.c", false),
+            ("a.*", "a.b", true),
+            ("a.*", "a.b.c", false),
+            ("a.*", "a", false),
+            ("a.>", "a.b.c", true),
+            ("a.>", "a", false),
+            (">", "a", true),
+            ("*.*.>", "a.b", false),
+        ] {
+            assert_eq!(covers(pattern, subject), covered, "{pattern} {subject}");
+        }
+    }
+}
