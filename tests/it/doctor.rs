@@ -11,6 +11,7 @@ use muster_wire::token::Role;
 use serde_json::Value;
 
 /// The findings of one check, as `level: message nodes`.
+#[expect(clippy::indexing_slicing, reason = "what is missing is null")]
 fn findings(output: &Output, check: &str) -> Vec<String> {
     let document: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));

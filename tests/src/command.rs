@@ -54,6 +54,7 @@ impl Command {
     }
 
     /// Runs `rpc` to its end, with nothing on its standard input.
+    #[expect(clippy::disallowed_types, reason = "runs the real program")]
     pub async fn run(&self, arguments: &[&str]) -> Output {
         tokio::process::Command::new(program("rpc"))
             .args(arguments)
@@ -70,12 +71,9 @@ impl Command {
 
 /// One of the programs that were built beside the tests.
 pub fn program(name: &str) -> PathBuf {
-    let mut directory = std::env::current_exe().unwrap();
-    while directory.pop() {
-        let path = directory.join(name);
-        if path.is_file() {
-            return path;
-        }
-    }
-    panic!("there is no {name} beside the tests; run `cargo build --bin rpc --bin rpcd`")
+    let tests = std::env::current_exe().unwrap();
+    let mut beside = tests.ancestors().map(|directory| directory.join(name));
+    beside
+        .find(|path| path.is_file())
+        .expect("rpc and rpcd are beside the tests: run `cargo build --bin rpc --bin rpcd`")
 }

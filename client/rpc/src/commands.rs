@@ -42,7 +42,7 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Find(args) => find::run(args, cx).await,
         Command::Facts(args) => facts::run(args, cx).await,
         Command::Inventory(args) => inventory::run(args, cx).await,
-        Command::Do(args) => request::run(*args, cx).await,
+        Command::Do(args) => Box::pin(request::run(*args, cx)).await,
         Command::Cancel(args) => cancel::run(args, cx).await,
         Command::Doctor(args) => doctor::run(args, cx).await,
         Command::Approve(args) => approve::run(&args, cx),

@@ -231,7 +231,7 @@ fn the_data_sources_types_names_and_examples_equal_its_ddl() {
 
 #[tokio::test]
 async fn the_data_source_tells_what_is_known_of_a_service() {
-    let node = muster_api::testing::TestNode::named("dev1").unwrap();
+    let node = TestNode::named("dev1").unwrap();
     let source = crate::data_sources().unwrap().remove(0);
     for (load, active, expected) in [
         (
@@ -251,14 +251,8 @@ async fn the_data_source_tells_what_is_known_of_a_service() {
         ),
     ] {
         let (system, _) = with_systemd(load, active);
-        let cx = node
-            .context("data", "service", std::sync::Arc::new(system))
-            .unwrap();
+        let cx = node.context("data", "service", Arc::new(system)).unwrap();
         let found = source.query(&cx, Some("httpd")).await.unwrap();
-        assert_eq!(
-            serde_json::Value::Object(found),
-            expected,
-            "{load} {active}"
-        );
+        assert_eq!(Value::Object(found), expected, "{load} {active}");
     }
 }

@@ -238,12 +238,13 @@ mod tests {
     use crate::Server;
 
     /// Somebody who says one thing to whoever comes.
-    async fn somebody(says: &'static [u8]) -> Server {
+    async fn somebody(says: impl Into<Vec<u8>>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("nats://{}", listener.local_addr().unwrap());
+        let says = says.into();
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            stream.write_all(says).await.unwrap();
+            stream.write_all(&says).await.unwrap();
         });
         Server::parse(&url, true).unwrap()
     }
@@ -271,7 +272,7 @@ mod tests {
         assert!(failure.unwrap().contains("SSH-2.0"));
         assert!(seen.reached.is_some() && seen.version.is_none());
 
-        let endless = somebody(&[b'x'; 70_000]).await;
+        let endless = somebody(vec![b'x'; 70_000]).await;
         let seen = probe(&endless, None).await;
         assert!(matches!(seen.failure, Some(ProbeFailure::Greeting { .. })));
     }

@@ -16,8 +16,8 @@ pub struct Approval {
     #[arg(long = "request-approval", value_name = "FILE", help_heading = HEADING, conflicts_with_all = ["approve", "file", "json", "jq", "jsonl", "senders", "table", "group", "template"])]
     pub propose: Option<PathBuf>,
     /// How long it may be asked after that, as in 30m or 2h; at most a day
-    #[arg(long, value_name = "TIME", help_heading = HEADING, value_parser = lifetime::parse, default_value = "1h")]
-    pub approval_for: Duration,
+    #[arg(long = "approval-for", value_name = "TIME", help_heading = HEADING, value_parser = lifetime::parse, default_value = "1h")]
+    pub lifetime: Duration,
     /// Ask what this file approves, of the nodes that it names; `rpc approve` writes it
     #[arg(long, value_name = "FILE", help_heading = HEADING, conflicts_with_all = ["nodes", "resume", "retry_failed"])]
     pub approve: Option<PathBuf>,

@@ -121,13 +121,12 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
     }
     let fleet = Fleet::connect(&settings, &target).await?;
     let progress = Progress::new(cx.printer, !form.is_json() && !args.output.no_progress);
-    let mut found = match nodes {
-        Some(nodes) => Found::named(nodes),
-        None => {
-            let found = fleet.discover(&target, &progress).await?;
-            cx.remember(&found.nodes);
-            found
-        }
+    let mut found = if let Some(nodes) = nodes {
+        Found::named(nodes)
+    } else {
+        let found = fleet.discover(&target, &progress).await?;
+        cx.remember(&found.nodes);
+        found
     };
     if let Some(limit) = args.pace.limit() {
         found.nodes = choose(&found.nodes, limit, args.pace.limit_seed);
@@ -137,7 +136,7 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
             plan: &plan,
             target: &target,
             nodes: found.nodes,
-            lifetime: args.approval.approval_for,
+            lifetime: args.approval.lifetime,
         };
         return propose(path, proposing, &settings, cx);
     }
