@@ -111,6 +111,7 @@ fn rpcutil_offers_the_fields_actions_and_changes_no_machine() {
             "collective_info",
             "daemon_stats",
             "ddl",
+            "diagnose",
             "get_config_item",
             "get_data",
             "get_fact",

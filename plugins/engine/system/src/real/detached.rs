@@ -116,10 +116,10 @@ pub(super) fn signal(process: &ProcessId, signal: Signal, group: bool) -> io::Re
     let pid = i32::try_from(process.pid)
         .map(Pid::from_raw)
         .map_err(io::Error::other)?;
-    let sent = if group {
-        killpg(pid, signal)
-    } else {
-        kill(pid, signal)
+    let sent = match group.then(|| killpg(pid, signal)) {
+        // Just started, it may not have made its group yet: then it is alone.
+        None | Some(Err(Errno::ESRCH)) => kill(pid, signal),
+        Some(sent) => sent,
     };
     match sent {
         Ok(()) => Ok(true),
