@@ -5,6 +5,7 @@
 mod approvals;
 mod architecture;
 mod ask;
+mod coverage;
 mod demo;
 mod desk;
 mod discovery;

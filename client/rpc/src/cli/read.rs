@@ -26,6 +26,8 @@ impl Cli {
         let Command::Do(request) = &mut cli.command else {
             return None;
         };
+        // `rpc do --resume JOB --help` names no agent whose schema could tell more.
+        request.agent.as_ref()?;
         request.help = true;
         Some(cli)
     }
@@ -119,6 +121,7 @@ mod tests {
             "rpc --help",
             "rpc find --help",
             "rpc do --help",
+            "rpc do --resume JOB --help",
             "rpc rpcutil --nonsense --help",
         ] {
             assert!(
