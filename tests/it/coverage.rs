@@ -9,8 +9,8 @@ fn the_tests_that_the_table_names_are_there() {
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).collect();
     assert!(rows.len() > 80, "{} rows", rows.len());
     let mut missing = Vec::new();
-    for row in rows {
-        let Some(held_by) = row.trim_matches('|').split(" | ").nth(2) else {
+    for line in rows {
+        let Some(held_by) = line.trim_matches('|').split(" | ").nth(2) else {
             continue;
         };
         for reference in held_by.split('`').skip(1).step_by(2) {
