@@ -14,12 +14,12 @@ fn the_tests_that_the_table_names_are_there() {
             continue;
         };
         for reference in held_by.split('`').skip(1).step_by(2) {
-            let (file, test) = reference.split_once("::").unwrap_or((reference, ""));
+            let (file, name) = reference.split_once("::").unwrap_or((reference, ""));
             let path = root.join(file);
-            let text = std::fs::read_to_string(&path).unwrap_or_default();
-            let found = match test {
+            let source = std::fs::read_to_string(&path).unwrap_or_default();
+            let found = match name {
                 "" => path.exists(),
-                test => text.contains(&format!("fn {test}(")),
+                name => source.contains(&format!("fn {name}(")),
             };
             if !found {
                 missing.push(reference.to_owned());
