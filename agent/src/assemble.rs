@@ -21,6 +21,7 @@ use muster_wire::token::{Creds, CredsError, PublicKey, TokenError, Trust};
 use serde::de::DeserializeOwned;
 
 use crate::audit::{self, AuditError, AuditLog};
+use crate::chain::chain;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::{self, Config, SecretFileError, check_secret_file};
@@ -271,17 +272,6 @@ fn load_policies(config: &Config) -> (PolicySet, Vec<String>) {
         policy,
         problems.iter().map(|problem| chain(problem)).collect(),
     )
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 fn audit_options(config: &Config, signer: &Signer, trust: &Trust) -> audit::Options {

@@ -9,6 +9,7 @@
 
 pub mod assemble;
 pub mod audit;
+mod chain;
 pub mod classes;
 pub mod clock;
 pub mod config;

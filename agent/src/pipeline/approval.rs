@@ -7,7 +7,7 @@ use muster_wire::policy::{PolicySet, Question};
 use uuid::Uuid;
 
 use super::Accepted;
-use super::verify::chain;
+use crate::chain::chain;
 use crate::core::Core;
 
 /// Who has approved a request, for the audit log.

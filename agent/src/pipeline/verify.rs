@@ -5,6 +5,7 @@ use muster_wire::subject::{Address, inbox_prefix};
 
 use super::watch::Watch;
 use super::{Asked, Incoming, Stop};
+use crate::chain::chain;
 use crate::core::Core;
 
 /// Verifies the message, and takes its reply subject only if it is below the caller's own inbox: a reply subject is not signed.
@@ -37,15 +38,4 @@ pub(super) fn open(core: &Core, incoming: &Incoming, address: &Address) -> Resul
         remembered: false,
         watch: Watch::default(),
     })
-}
-
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

@@ -7,6 +7,7 @@ use super::form;
 use crate::ask::{Fleet, Schemas, Target};
 use crate::cli::doctor::Doctor;
 use crate::clock;
+use crate::diagnostics::chain;
 use crate::doctor::{Finding, Section, broker, exit, fleet, local};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -68,14 +69,4 @@ async fn look_at_fleet(settings: &Settings, target: &Target) -> Section {
         ),
         Ok((call, schemas)) => fleet::section(&call, &schemas),
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
