@@ -426,6 +426,7 @@ fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {
         muster_filemgr::agent(plugin(config, "filemgr")?)?,
         muster_nettest::agent()?,
         muster_package::agent()?,
+        muster_process::agent()?,
         muster_service::agent()?,
     ];
     let shell: muster_shell::Options = plugin(config, "shell")?;

@@ -79,6 +79,7 @@ async fn files_are_looked_at_and_read() {
     // As `sha256sum` says it.
     let sum = "b6285c57e8797db5d4c51c80d6f11938afda9b11c6a003549709189e9b4b92a2";
     assert_eq!(log["sha256"], json!(sum));
+    assert_eq!(log["md5"], json!("deed54b823522e0525693b090363f9df"));
     let gone = machine.path("status", "/srv/app/none").await.unwrap();
     assert_eq!(
         (&gone["present"], &gone["kind"]),

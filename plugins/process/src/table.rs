@@ -53,7 +53,8 @@ pub(crate) fn read(system: &dyn System, cancel: &Cancel) -> Result<Vec<Process>,
     Ok(running.filter_map(|pid| process(system, pid)).collect())
 }
 
-fn process(system: &dyn System, pid: u32) -> Option<Process> {
+/// One of them, if it is there.
+pub(crate) fn process(system: &dyn System, pid: u32) -> Option<Process> {
     let text = |file: &str, limit: u64| {
         let bytes = system
             .read(Path::new(&format!("/proc/{pid}/{file}")), limit)

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use md5::Md5;
 use muster_api::system::FileKind;
 use muster_api::{Action, ActionError, Context};
 use serde::Serialize;
@@ -29,6 +30,7 @@ pub(crate) struct Output {
     /// In seconds since 1970.
     modified: Option<u64>,
     target: Option<String>,
+    md5: Option<String>,
     sha256: Option<String>,
 }
 
@@ -49,12 +51,13 @@ impl Action for Status {
                 FileKind::Link => Some(system.read_link(&path).map_err(|error| failed(&error))?),
                 _ => None,
             };
-            let sha256 = match found.kind {
-                FileKind::File if found.size <= SUMMED => Some(sum(&system
-                    .read(&path, SUMMED)
-                    .map_err(|error| failed(&error))?)),
+            let content = match found.kind {
+                FileKind::File if found.size <= SUMMED => {
+                    Some(system.read(&path, SUMMED).map_err(|error| failed(&error))?)
+                }
                 _ => None,
             };
+            let content = content.as_deref();
             let modified = found.modified.duration_since(UNIX_EPOCH);
             Ok(Output {
                 present: true,
@@ -65,16 +68,17 @@ impl Action for Status {
                 size: Some(found.size),
                 modified: modified.ok().map(|since| since.as_secs()),
                 target: target.map(|target| target.display().to_string()),
-                sha256,
+                md5: content.map(sum::<Md5>),
+                sha256: content.map(sum::<Sha256>),
             })
         })
         .await?
     }
 }
 
-fn sum(content: &[u8]) -> String {
+fn sum<D: Digest>(content: &[u8]) -> String {
     let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(content) {
+    for byte in D::digest(content) {
         // Writing into a String cannot fail.
         let _ = write!(text, "{byte:02x}");
     }

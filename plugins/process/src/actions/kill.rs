@@ -1,0 +1,133 @@
+//! `kill`: signals processes, by number or by pattern; or tells with `plan` which ones it would be.
+//!
+//! Never signalled: process 1, the daemon itself, and what the daemon descends from.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use muster_api::system::{ProcessId, Signal, System};
+use muster_api::{Action, ActionError, Context};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Seen, Wanted, stat};
+
+/// Most processes that one call signals: a pattern that means more is a mistake.
+const MOST: usize = 200;
+
+pub(crate) struct Kill;
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Input {
+    pattern: Option<String>,
+    pid: Option<u32>,
+    user: Option<String>,
+    signal: String,
+    plan: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+pub(crate) struct Output {
+    matched: usize,
+    signalled: usize,
+    pids: Vec<u32>,
+}
+
+impl Output {
+    /// This, or a failure that tells it: one process that cannot be signalled does not protect the others.
+    fn unless(self, faults: &[String]) -> Result<Self, ActionError> {
+        let Some(first) = faults.first() else {
+            return Ok(self);
+        };
+        let message = match faults.len() {
+            1 => first.clone(),
+            count => format!("{first}; and {} more", count - 1),
+        };
+        let data = match serde_json::to_value(&self) {
+            Ok(Value::Object(data)) => data,
+            _ => Map::new(),
+        };
+        Err(ActionError::failed(message).with_data(data))
+    }
+}
+
+impl Action for Kill {
+    const NAME: &'static str = "kill";
+    type Input = Input;
+    type Output = Output;
+
+    async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
+        if input.pattern.as_ref().is_none_or(String::is_empty) == input.pid.is_none() {
+            return Err(ActionError::invalid("give either `pattern` or `pid`"));
+        }
+        let signal = signal(&input.signal)?;
+        let wanted = Wanted::read(input.pattern.as_deref(), input.user, input.pid)?;
+        let system = Arc::clone(&cx.system);
+        cx.blocking(move |cancel| {
+            let own = lineage(&*system);
+            let found = wanted.find(&*system, &cancel)?;
+            if let Some(pid) = wanted.pid.filter(|pid| own.contains(pid)) {
+                let message = format!("process {pid} is the daemon itself, or what it descends from, and is not signalled");
+                return Err(ActionError::invalid(message));
+            }
+            let meant: Vec<Seen> = found
+                .into_iter()
+                .filter(|seen| !own.contains(&seen.process.pid))
+                .collect();
+            if meant.len() > MOST {
+                let message = format!("{} processes match, and at most {MOST} are signalled", meant.len());
+                return Err(ActionError::invalid(message));
+            }
+            let mut output = Output {
+                matched: meant.len(),
+                signalled: 0,
+                pids: meant.iter().map(|seen| seen.process.pid).collect(),
+            };
+            let mut faults = Vec::new();
+            for seen in meant.iter().filter(|_| !input.plan) {
+                match send(&*system, seen, signal) {
+                    Ok(was_there) => output.signalled += usize::from(was_there),
+                    Err(fault) => faults.push(fault),
+                }
+            }
+            output.unless(&faults)
+        })
+        .await?
+    }
+}
+
+/// Only the very process that was looked at, should its number belong to another one by now.
+fn send(system: &dyn System, seen: &Seen, signal: Signal) -> Result<bool, String> {
+    let process = ProcessId {
+        pid: seen.process.pid,
+        started: seen.stat.started,
+    };
+    system.signal(&process, signal, false).map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        format!("{error}{}", cause.unwrap_or_default())
+    })
+}
+
+/// `TERM`, `SIGTERM` or `term`.
+fn signal(name: &str) -> Result<Signal, ActionError> {
+    let upper = name.to_ascii_uppercase();
+    let full = if upper.starts_with("SIG") {
+        upper
+    } else {
+        format!("SIG{upper}")
+    };
+    full.parse()
+        .map_err(|_| ActionError::invalid(format!("there is no signal {name}")))
+}
+
+/// Process 1, and the daemon with everything that it descends from.
+fn lineage(system: &dyn System) -> BTreeSet<u32> {
+    let mut own = BTreeSet::from([1]);
+    let mut next = Some(std::process::id());
+    while let Some(pid) = next.filter(|pid| own.insert(*pid)) {
+        next = stat(system, pid).map(|stat| stat.parent);
+    }
+    own
+}
