@@ -195,6 +195,7 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         data_sources: data_sources()?,
         seen: Seen::open(&state.join("seen"), clock.now())?,
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
+        plain_secrets: config.requests.plain_secrets,
         config: Some(config.clone()),
         config_file: config_file.to_owned(),
         signer,

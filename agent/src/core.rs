@@ -99,6 +99,8 @@ pub struct Parts {
     pub skew: Millis,
     /// How strict it is besides its policies.
     pub authority: Authority,
+    /// Whether sensitive inputs are taken that came readable for the broker.
+    pub plain_secrets: bool,
     /// The time.
     pub clock: Clock,
     /// The configuration, for those who ask about it.
@@ -129,6 +131,7 @@ pub struct Core {
     pub(crate) health: Health,
     pub(crate) skew: Millis,
     pub(crate) authority: Authority,
+    pub(crate) plain_secrets: bool,
     pub(crate) clock: Clock,
     started: Millis,
     config: Option<Config>,
@@ -160,6 +163,7 @@ impl Core {
             health: Health::default(),
             skew: parts.skew,
             authority: parts.authority,
+            plain_secrets: parts.plain_secrets,
             clock: parts.clock,
             config: parts.config,
             config_file: parts.config_file,

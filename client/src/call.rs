@@ -1,10 +1,11 @@
 //! What is asked, of whom, and for how long.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_wire::filter::Filter;
 use muster_wire::identity::{Identity, Name, NameError};
+use muster_wire::token::PublicKey;
 use muster_wire::trace::Traceparent;
 use serde_json::{Map, Value};
 
@@ -59,6 +60,10 @@ pub struct Call {
     pub traceparent: Option<Traceparent>,
     /// That a second person agrees, for nodes that demand it: see [`crate::Person::read_approval`].
     pub approval: Option<String>,
+    /// Names of inputs in `data` that only the nodes may read: they travel sealed for each node. Needs [`Aim::Nodes`].
+    pub sensitive: BTreeSet<String>,
+    /// Keys of nodes, to seal for them; those that a client does not know it finds out by itself.
+    pub keys: BTreeMap<Identity, PublicKey>,
 }
 
 impl Call {
@@ -78,6 +83,8 @@ impl Call {
             trace: false,
             traceparent: None,
             approval: None,
+            sensitive: BTreeSet::new(),
+            keys: BTreeMap::new(),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! A caller's connection: its key, whom it trusts, and the door to the broker.
 
 use std::path::PathBuf;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use muster_bus::{Bus, Options, Secret, Server};
 use muster_wire::identity::{Identity, Name};
@@ -78,6 +78,7 @@ impl Client {
                 tokens,
                 collective,
                 window,
+                keys: Mutex::default(),
             }),
         }
     }

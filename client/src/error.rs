@@ -71,6 +71,14 @@ pub enum ClientError {
     /// The task that made the call is gone: the program is ending.
     #[error("the call broke off")]
     Unfinished,
+    /// Sensitive inputs can be sealed only for nodes that are known.
+    #[error(
+        "{inputs} must not be read on the way, so it is sealed for each node, and a broadcast names none; find the nodes first"
+    )]
+    SecretBroadcast {
+        /// The inputs.
+        inputs: String,
+    },
     /// Answers are wanted where the caller cannot read them.
     #[error(
         "answers to you can only go below {inbox}, which nobody else may read; {subject} is elsewhere"

@@ -26,6 +26,7 @@ use crate::error::ClientError;
 use crate::event::{Answer, Event};
 use crate::letter::letters;
 use crate::party::{Party, now};
+use crate::secrets::{self, Ready};
 use crate::stats::Stats;
 use crate::telling::Telling;
 
@@ -37,19 +38,21 @@ type Sender = mpsc::Sender<Event>;
 /// Makes the call and tells everything; an error means that it could not be made.
 pub(crate) async fn run(party: &Arc<Party>, call: Call, tell: &Sender) -> Result<(), ClientError> {
     party.check_granted(&call.agent)?;
+    let Ready { call, silent } = secrets::ready(party, call).await?;
     let id = Uuid::now_v7();
     if call.answers != Answers::Here {
-        return dismiss(party, &call, id, tell).await;
+        return dismiss(party, &call, (id, silent), tell).await;
     }
     let inbox = subject::inbox(&party.signer.public().to_string(), &id);
     let mark = party.bus.mark();
     let replies = party.bus.subscribe(&format!("{inbox}.*")).await?;
     let begun = Instant::now();
     let Published { asked, signing } = publish(party, &call, id).await?;
-    let expected = match &call.aim {
+    let awaited = match &call.aim {
         Aim::Nodes(nodes) => Some(nodes.clone()),
         Aim::Filter(_) => None,
     };
+    let expected = awaited.as_ref().map(|nodes| nodes | &silent);
     let _ = tell
         .send(Event::Published {
             request: id,
@@ -65,7 +68,8 @@ pub(crate) async fn run(party: &Arc<Party>, call: Call, tell: &Sender) -> Result
         signing,
         published: Instant::now(),
         asked,
-        awaited: expected.clone().unwrap_or_default(),
+        awaited: awaited.unwrap_or_default(),
+        silent,
         expected: expected.as_ref().map(BTreeSet::len),
         answered: BTreeSet::new(),
         absent: BTreeSet::new(),
@@ -115,7 +119,12 @@ async fn publish(party: &Party, call: &Call, id: Uuid) -> Result<Published, Clie
 }
 
 /// Asks, and leaves the answers to somebody else, or to nobody.
-async fn dismiss(party: &Party, call: &Call, id: Uuid, tell: &Sender) -> Result<(), ClientError> {
+async fn dismiss(
+    party: &Party,
+    call: &Call,
+    (id, missing): (Uuid, BTreeSet<Identity>),
+    tell: &Sender,
+) -> Result<(), ClientError> {
     if let Answers::Elsewhere(subject) = &call.answers {
         party.check_own_inbox(subject)?;
     }
@@ -134,7 +143,7 @@ async fn dismiss(party: &Party, call: &Call, id: Uuid, tell: &Sender) -> Result<
         expected: None,
         ok: 0,
         failed: 0,
-        missing: BTreeSet::new(),
+        missing,
         absent: BTreeSet::new(),
         unexpected: BTreeSet::new(),
         disbelieved: 0,
@@ -158,6 +167,8 @@ struct Gathering<'a> {
     published: Instant,
     /// Nodes by the reply subject that is theirs.
     asked: HashMap<String, Identity>,
+    /// Expected, and not asked: they did not tell the key that the question would be sealed for.
+    silent: BTreeSet<Identity>,
     /// Expected and not yet heard of.
     awaited: BTreeSet<Identity>,
     expected: Option<usize>,
@@ -287,7 +298,10 @@ impl Gathering<'_> {
         tell: &Sender,
     ) {
         let reply = match reply {
-            Ok(opened) => opened.reply,
+            Ok(opened) => {
+                self.party.note(&opened.sender);
+                opened.reply
+            }
             Err(refusal) => {
                 self.tally.disbelieved += 1;
                 let _ = tell.send(Event::Disbelieved(refusal.word())).await;
@@ -325,6 +339,7 @@ impl Gathering<'_> {
     fn stats(self) -> Stats {
         let mut missing = self.awaited;
         missing.extend(self.absent.iter().cloned());
+        missing.extend(self.silent);
         let end = self.last.unwrap_or_else(Instant::now);
         Stats {
             request: self.id,

@@ -9,14 +9,19 @@ use std::time::Duration;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::request::{Request, Target};
+use muster_wire::sealed::{Sealed, Sealer};
 use muster_wire::sign::{Kind, SealError, Signer, seal};
 use muster_wire::subject;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::call::{Aim, Answers, Call};
 
 /// Nodes that share one signature. More would save signatures, and cost every node the reading of longer lists.
 const GROUP: usize = 64;
+
+/// Bytes of one message that may be sealed inputs: well below what a request may have.
+const SEALED_BYTES: usize = 512 * 1024;
 
 /// One signed message, and everywhere it is published.
 #[derive(Debug, Clone)]
@@ -54,7 +59,7 @@ pub fn letters<'a>(
         Answers::Unwanted => None,
         Answers::Elsewhere(subject) => Some(subject.clone()),
     };
-    aims(&call.aim).into_iter().map(move |(first, target)| {
+    aims(call).into_iter().map(move |(first, target)| {
         let Call { agent, action, .. } = call;
         let to = match &target {
             Target::Filter(_) => vec![Destination {
@@ -71,6 +76,7 @@ pub fn letters<'a>(
                 })
                 .collect(),
         };
+        let (data, sealed) = inputs(call, id, &target)?;
         let request = Request {
             id,
             caller: signer.identity().clone(),
@@ -86,7 +92,8 @@ pub fn letters<'a>(
             traceparent: call.traceparent,
             stream: call.stream,
             approval: call.approval.clone(),
-            data: call.data.clone(),
+            data,
+            sealed,
         };
         let sealed = seal(Kind::Request, &request, signer)?;
         Ok(Letter {
@@ -98,19 +105,48 @@ pub fn letters<'a>(
 }
 
 /// Whom each message means, and the number of the first node in it.
-fn aims(aim: &Aim) -> Vec<(usize, Target)> {
-    match aim {
+fn aims(call: &Call) -> Vec<(usize, Target)> {
+    let together = together(call);
+    match &call.aim {
         Aim::Filter(filter) => vec![(0, Target::Filter(filter.clone()))],
         Aim::Nodes(nodes) => {
             let nodes: Vec<&Identity> = nodes.iter().collect();
-            let groups = nodes.chunks(GROUP).enumerate();
+            let groups = nodes.chunks(together).enumerate();
             let group = |(number, group): (usize, &[&Identity])| {
                 let names = group.iter().map(|node| (*node).clone()).collect();
-                (number * GROUP, Target::Nodes(names))
+                (number * together, Target::Nodes(names))
             };
             groups.map(group).collect()
         }
     }
+}
+
+/// The inputs in clear, and those that are sealed for each of the nodes.
+fn inputs(
+    call: &Call,
+    id: Uuid,
+    target: &Target,
+) -> Result<(Map<String, Value>, Option<Sealed>), SealError> {
+    let is_secret = |name: &String| call.sensitive.contains(name);
+    let Some(nodes) = target.nodes().filter(|_| call.data.keys().any(is_secret)) else {
+        return Ok((call.data.clone(), None));
+    };
+    let inputs = call.data.clone().into_iter();
+    let (secret, clear): (Map<_, _>, _) = inputs.partition(|(name, _)| is_secret(name));
+    let keys = nodes
+        .iter()
+        .filter_map(|node| Some((node, call.keys.get(node)?)));
+    let sealed = Sealer::new(id)?.seal(keys, &secret)?;
+    Ok((clear, Some(sealed)))
+}
+
+/// How many nodes share a message: fewer when each has much that is sealed for it alone.
+fn together(call: &Call) -> usize {
+    let secret = |name: &String| call.data.get(name).map(|value| value.to_string().len());
+    let bytes: usize = call.sensitive.iter().filter_map(secret).sum();
+    // Base64, and names.
+    let each = 2 * bytes + 512;
+    (SEALED_BYTES / each).clamp(1, GROUP)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -34,6 +34,7 @@ mod limit;
 mod party;
 mod person;
 mod rollout;
+mod secrets;
 mod sources;
 mod stats;
 mod telling;

@@ -1,14 +1,15 @@
 //! Who asks: a connection, a key, whom it trusts, and what it may ask. Shared by every call of a client.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use muster_bus::Bus;
 use muster_wire::Millis;
-use muster_wire::identity::Name;
+use muster_wire::identity::{Identity, Name};
 use muster_wire::sign::Signer;
 use muster_wire::subject;
-use muster_wire::token::{Role, TokenCache, Trust};
+use muster_wire::token::{PublicKey, Role, TokenCache, Trust, Verified};
 
 use crate::discovery::Window;
 use crate::error::ClientError;
@@ -21,9 +22,30 @@ pub(crate) struct Party {
     pub(crate) tokens: TokenCache,
     pub(crate) collective: Name,
     pub(crate) window: Window,
+    /// Keys of nodes that have answered, by their tokens.
+    pub(crate) keys: Mutex<HashMap<Identity, Verified>>,
 }
 
 impl Party {
+    /// The key of a node that has answered.
+    pub(crate) fn key(&self, node: &Identity) -> Option<PublicKey> {
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = keys.get(node)?;
+        // A token that was revoked since counts no more.
+        let good = self.trust().still_good(known, now()).is_ok();
+        good.then_some(known.key)
+    }
+
+    /// Notes who answered. A service does not take a node's place.
+    pub(crate) fn note(&self, sender: &Verified) {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        match keys.get(&sender.identity) {
+            Some(known) if known.key == sender.key => {}
+            Some(known) if known.role == Role::Node && sender.role != Role::Node => {}
+            _ => drop(keys.insert(sender.identity.clone(), sender.clone())),
+        }
+    }
+
     pub(crate) fn trust(&self) -> Arc<Trust> {
         Arc::clone(&self.trust.read().unwrap_or_else(PoisonError::into_inner))
     }

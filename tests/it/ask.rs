@@ -1,6 +1,6 @@
 //! A caller for tests: through the client library where that can say it, and with hand-made messages where it refuses to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_bus::{Bus, Bytes, Subscription};
@@ -44,6 +44,19 @@ impl World {
     }
 }
 
+/// The sensitive inputs of an action, if its agent is built in.
+fn sensitive(agent: &str, action: &str) -> BTreeSet<String> {
+    let Some(text) = muster_ddl::builtin(agent) else {
+        return BTreeSet::new();
+    };
+    let ddl = muster_ddl::Ddl::from_slice(text.as_bytes()).unwrap();
+    let action = ddl.action(action);
+    let names = action
+        .into_iter()
+        .flat_map(|action| action.sensitive_inputs());
+    names.map(str::to_owned).collect()
+}
+
 /// A connected caller.
 pub(crate) struct Caller {
     pub(crate) bus: Bus,
@@ -79,11 +92,12 @@ impl Caller {
         }
     }
 
-    /// Asks one node, and returns its answer.
+    /// Asks one node, and returns its answer. As with `rpc`, what the built-in schema says is sensitive is sealed.
     pub(crate) async fn ask(&self, node: &str, agent: &str, action: &str, data: Value) -> Answer {
         let nodes = [Identity::parse(node).unwrap()].into();
         let mut call = Call::new(agent, action, Aim::Nodes(nodes)).unwrap();
         call.data = object(data);
+        call.sensitive = sensitive(agent, action);
         let (mut answers, stats) = self.call(call).await;
         answers
             .pop_first()
@@ -125,6 +139,7 @@ impl Caller {
             stream: false,
             approval: None,
             data: Map::new(),
+            sealed: None,
         }
     }
 

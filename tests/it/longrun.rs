@@ -278,6 +278,7 @@ async fn a_program_is_shown_as_it_runs_and_ends_when_its_request_is_taken_back()
     let script = "echo $SECRET | tr a-z A-Z; echo oops >&2; exec sleep 600";
     let mut events = world.caller.client.call(Call {
         data: object(json!({"script": script, "env": {"SECRET": "hunter2"}})),
+        sensitive: ["env".to_owned()].into(),
         stream: true,
         wait: std::time::Duration::from_secs(80),
         ..call

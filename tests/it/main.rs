@@ -18,6 +18,7 @@ mod misbehaving;
 mod policies;
 mod resources;
 mod rollouts;
+mod sealed;
 mod shaping;
 mod sources;
 mod statuses;

@@ -225,6 +225,7 @@ impl Mould {
             audit: Arc::clone(self.logs.get(number / NODES_PER_LOG).unwrap()),
             skew: muster_wire::fresh::SKEW,
             authority: Authority::default(),
+            plain_secrets: false,
             clock: Clock::system(),
             config: None,
             config_file: PathBuf::from("rpcd.toml"),

@@ -49,6 +49,8 @@ pub struct Blueprint {
     pub clock: Clock,
     /// The section `[plugins.puppetral]`.
     pub puppetral: Value,
+    /// Whether it takes sensitive inputs that are not sealed.
+    pub plain_secrets: bool,
 }
 
 impl Blueprint {
@@ -68,6 +70,7 @@ impl Blueprint {
             authority: Authority::default(),
             clock: Clock::system(),
             puppetral: serde_json::json!({"deny_types": []}),
+            plain_secrets: false,
         }
     }
 }
@@ -211,6 +214,7 @@ fn build(directory: &Path, organisation: &Organisation, blueprint: Blueprint) ->
         audit: Arc::new(AuditLog::open(audit).unwrap()),
         skew: muster_wire::fresh::SKEW,
         authority: blueprint.authority,
+        plain_secrets: blueprint.plain_secrets,
         clock: blueprint.clock,
         config: None,
         config_file: PathBuf::from("rpcd.toml"),

@@ -25,6 +25,8 @@ pub struct Organisation {
     claims: Account,
     issued_at: u64,
     collectives: Vec<Name>,
+    /// Signs users who may read everything, as whoever has the broker can.
+    spies: KeyPair,
 }
 
 impl Organisation {
@@ -41,8 +43,22 @@ impl Organisation {
             let template = role.template(&collectives);
             SigningKeyEntry::Scoped(Box::new(ScopedKey::new(key.public(), *role, template)))
         };
+        let spies = key(KeyKind::Account);
+        let mut template = Role::Caller.template(&[]);
+        template.subscribe = Subjects {
+            allow: vec![">".to_owned()],
+            deny: Vec::new(),
+        };
+        let everything = SigningKeyEntry::Scoped(Box::new(ScopedKey {
+            kind: "user_scope".to_owned(),
+            key: spies.public(),
+            role: "spy".to_owned(),
+            template,
+        }));
+        let signing_keys = roles.iter().map(scoped).chain([everything]).collect();
         Self {
-            claims: Account::new(Limits::default(), roles.iter().map(scoped).collect()),
+            claims: Account::new(Limits::default(), signing_keys),
+            spies,
             operator: key(KeyKind::Operator),
             account: key(KeyKind::Account),
             system: key(KeyKind::Account),
@@ -172,6 +188,19 @@ impl Organisation {
         let name = Identity::parse(name).unwrap();
         let token = encode::user(&name, key.public(), claims, validity, role_key).unwrap();
         Signer::new(Creds::new(&token, key).unwrap()).unwrap()
+    }
+
+    /// Everything that the broker carries from now on.
+    pub async fn spy(&self, server: &NatsServer) -> (Bus, muster_bus::Subscription) {
+        let key = KeyPair::generate(KeyKind::User).unwrap();
+        let name = Identity::parse("spy").unwrap();
+        let claims = User::new(self.account.public(), Vec::new());
+        let validity = Validity::from(self.issued_at);
+        let token = encode::user(&name, key.public(), claims, validity, &self.spies).unwrap();
+        let spy = Signer::new(Creds::new(&token, key).unwrap()).unwrap();
+        let bus = connect_without_inbox(server, &spy).await;
+        let everything = bus.subscribe(">").await.unwrap();
+        (bus, everything)
     }
 
     /// Voids a party's tokens. Returns the account's new token; nobody was told yet.

@@ -19,6 +19,7 @@ pub mod policy;
 pub mod progress;
 pub mod reply;
 pub mod request;
+pub mod sealed;
 pub mod sign;
 pub mod state;
 pub mod status;

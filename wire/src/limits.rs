@@ -30,6 +30,12 @@ pub const NAME_BYTES: usize = 64;
 /// Most nodes that one request may name.
 pub const TARGETS: usize = 20_000;
 
+/// Most bytes of sealed inputs in one request, as text, for all of its nodes.
+pub const SEALED_BYTES: usize = 768 * 1024;
+
+/// Most sealed inputs for one node.
+pub const SEALED_INPUTS: usize = 64;
+
 /// Longest time to live of a request, in milliseconds: one day.
 pub const TTL_MILLIS: u64 = 24 * 60 * 60 * 1000;
 

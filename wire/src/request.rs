@@ -10,6 +10,7 @@ use crate::Millis;
 use crate::filter::Filter;
 use crate::identity::{Identity, Name};
 use crate::limits;
+use crate::sealed::Sealed;
 use crate::trace::Traceparent;
 
 /// The body of a signed request. Unknown fields are refused: an older node must not ignore what narrows a request.
@@ -53,6 +54,9 @@ pub struct Request {
     /// The action's inputs.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,
+    /// Inputs that only the nodes themselves may read. Their values are not in `data`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<Sealed>,
 }
 
 /// Which nodes a request means. There is no way to leave it out.
@@ -87,6 +91,16 @@ pub enum RequestError {
     /// Lives longer than allowed, or not at all.
     #[error("the request's ttl is {0} ms; 1 to {max} are allowed", max = limits::TTL_MILLIS)]
     Ttl(Millis),
+    /// Sealed for nodes that it does not name.
+    #[error("the request has inputs that are sealed for nodes it does not name")]
+    Sealed,
+    /// More is sealed than allowed.
+    #[error(
+        "the request has {0} bytes of sealed inputs; {max} are allowed, and {inputs} inputs for a node",
+        max = limits::SEALED_BYTES,
+        inputs = limits::SEALED_INPUTS
+    )]
+    SealedSize(usize),
     /// Not a version 7 UUID.
     #[error("the request's id {0} is not a version 7 UUID")]
     Id(Uuid),
@@ -100,11 +114,27 @@ impl Request {
         Ok(request)
     }
 
+    fn names(&self, node: &Identity) -> bool {
+        self.target
+            .nodes()
+            .is_some_and(|nodes| nodes.contains(node))
+    }
+
     fn check(&self) -> Result<(), RequestError> {
         if let Target::Nodes(nodes) = &self.target
             && (nodes.is_empty() || nodes.len() > limits::TARGETS)
         {
             return Err(RequestError::Targets(nodes.len()));
+        }
+        if let Some(sealed) = &self.sealed
+            && !sealed.nodes().all(|node| self.names(node))
+        {
+            return Err(RequestError::Sealed);
+        }
+        if let Some(sealed) = &self.sealed
+            && !sealed.fits()
+        {
+            return Err(RequestError::SealedSize(sealed.bytes()));
         }
         if self.ttl == 0 || self.ttl > limits::TTL_MILLIS {
             return Err(RequestError::Ttl(self.ttl));

@@ -67,6 +67,7 @@ pub(super) fn set(settings: &mut Settings, main: &Path, around: &Surroundings) {
         ("limits.queue", json!(100)),
         ("limits.output_bytes", json!(512 * 1024)),
         ("requests.skew_seconds", json!(30)),
+        ("requests.plain_secrets", json!(false)),
         ("policy.default", json!("deny")),
         ("policy.tell_rules", json!(true)),
         ("policy.approve_dangerous", json!(false)),

@@ -71,6 +71,7 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
         Kind::Number(1024, 900 * 1024),
     ),
     ("requests.skew_seconds", Kind::Number(0, DAY)),
+    ("requests.plain_secrets", Kind::Flag),
     ("policy.default", Kind::Word(&["deny", "allow"])),
     ("policy.tell_rules", Kind::Flag),
     ("policy.approve_dangerous", Kind::Flag),

@@ -141,6 +141,8 @@ pub struct Requests {
     /// How far a caller's clock may be ahead of the node's.
     #[serde(rename = "skew_seconds", deserialize_with = "seconds")]
     pub skew: Duration,
+    /// Whether sensitive inputs are taken that came readable for the broker, from clients too old to seal them.
+    pub plain_secrets: bool,
 }
 
 /// Section `policy`.

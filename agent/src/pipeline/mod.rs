@@ -1,9 +1,9 @@
 //! One request's way through the daemon, one file per stage. Read them in this order:
 //!
 //! ```text
-//! decode -> verify -> fresh -> matches -> validate -> authorise -> dispatch -> reply
-//!                                 |                      |             |
-//!                          data sources                  +--> audit <--+
+//! decode -> verify -> fresh -> matches -> unseal -> validate -> authorise -> dispatch -> reply
+//!                                 |                                |             |
+//!                          data sources                            +--> audit <--+
 //! ```
 //!
 //! [`accept`] is everything up to `authorise`: quick, without waiting, in the order of arrival. Only what needs data sources
@@ -20,6 +20,7 @@ mod fresh;
 mod matches;
 mod progress;
 mod reply;
+mod unseal;
 mod validate;
 mod verify;
 mod watch;
@@ -187,7 +188,9 @@ fn arrival(core: &Core, incoming: &Incoming) -> Result<Taken, Stop> {
 }
 
 fn admission(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
-    let valid = watch::lap(StageName::Validate, validate::inputs(core, asked))?;
+    let opened = unseal::inputs(core, asked);
+    let valid = opened.and_then(|asked| validate::inputs(core, asked));
+    let valid = watch::lap(StageName::Validate, valid)?;
     watch::lap(StageName::Authorise, authorise::decide(core, valid))
 }
 

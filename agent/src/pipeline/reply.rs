@@ -96,7 +96,7 @@ fn sealed(core: &Core, reply: Reply) -> Option<Bytes> {
         SealError::Oversized { bytes, .. } => Reason::Oversized {
             bytes: u64::try_from(*bytes).unwrap_or(u64::MAX),
         },
-        SealError::Json(_) => Reason::Broken,
+        SealError::Json(_) | SealError::Inputs(_) => Reason::Broken,
     };
     tracing::error!(%error, request = %reply.request, "an answer could not be sent");
     let short = Reply {

@@ -59,6 +59,8 @@ pub struct Settings {
     pub confirm_above: usize,
     /// DDLs besides the built-in ones.
     pub ddls: PathBuf,
+    /// Whether sensitive inputs are sent readable for the broker, for nodes that are too old to open sealed ones.
+    pub plain_secrets: bool,
     /// What is odd about the file, for the user to be told.
     pub warnings: Vec<String>,
 }
@@ -197,6 +199,7 @@ impl Settings {
             },
             confirm_above: file.confirm_above,
             ddls: beside(file.paths.ddls),
+            plain_secrets: file.requests.plain_secrets,
             warnings: unknown
                 .iter()
                 .map(|key| format!("{}: {key}", path.display()))

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Kind;
 use crate::identity::{Identity, NameError};
+use crate::sealed::SealedError;
 use crate::token::claims::{Claims, User};
 use crate::token::{Creds, KeyPair, PublicKey};
 
@@ -24,6 +25,9 @@ pub enum SealError {
     /// The body cannot be written as JSON.
     #[error("the message cannot be written as JSON")]
     Json(#[from] serde_json::Error),
+    /// The inputs that only the nodes may read cannot be sealed.
+    #[error(transparent)]
+    Inputs(#[from] SealedError),
     /// The envelope would be larger than receivers accept.
     #[error("the message would be {bytes} bytes long, more than {limit}")]
     Oversized {

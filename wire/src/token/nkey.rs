@@ -153,6 +153,13 @@ impl PublicKey {
     }
 }
 
+impl PublicKey {
+    /// The same point on the curve of X25519, to encrypt for the key's holder.
+    pub(crate) fn exchange_point(&self) -> Result<[u8; 32], KeyError> {
+        Ok(self.verifying()?.to_montgomery().to_bytes())
+    }
+}
+
 impl Hash for PublicKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.bytes.hash(state);
@@ -253,6 +260,11 @@ impl KeyPair {
             kind: self.kind,
             bytes: self.key.verifying_key().to_bytes(),
         }
+    }
+
+    /// The secret of X25519 that belongs to [`PublicKey::exchange_point`].
+    pub(crate) fn exchange_secret(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.key.to_scalar_bytes())
     }
 
     /// Signs with ed25519: the same bytes always give the same signature.

@@ -9,13 +9,14 @@ use muster_wire::filter::Filter;
 use muster_wire::progress::{Progress, Told};
 use muster_wire::reply::Reply;
 use muster_wire::request::{Request, Target};
+use muster_wire::sealed::Sealer;
 use muster_wire::sign::{Kind, open_progress, open_reply, open_request};
 use muster_wire::status::{Reason, Status};
 use muster_wire::token::{TokenCache, Trust};
 use muster_wire::trace::{Stage, StageName, Traceparent};
 use serde_json::{Map, json};
 
-use crate::world::{NOW, World, broadcast, expected, reply, request, sealed};
+use crate::world::{NOW, World, broadcast, data, expected, reply, request, sealed};
 
 /// The golden with this name, which must hold these bytes and a newline.
 fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
@@ -97,6 +98,22 @@ fn a_request_that_is_followed_and_its_reply() {
         ..reply()
     };
     check_reply("reply_traced.json", &told);
+}
+
+#[test]
+fn a_request_with_a_sealed_input() {
+    let mut sealed = request(&["db1.acme.net"]);
+    let world = World::new();
+    let (node, key) = (world.node().identity().clone(), world.node().public());
+    let secret = data(json!({"password": "$6$salt$hash"}));
+    let sealer = Sealer::with_secret(sealed.id, [42; 32]);
+    sealed.sealed = Some(sealer.seal([(&node, &key)], &secret).unwrap());
+    check_request("request_sealed.json", &sealed);
+    let inputs = sealed.sealed.as_ref().unwrap();
+    let open = |id| inputs.open(&node, world.node().key(), id);
+    assert_eq!(open(sealed.id).unwrap(), secret);
+    assert!(open(uuid::Uuid::now_v7()).is_err());
+    assert!(inputs.open(&node, world.caller().key(), sealed.id).is_err());
 }
 
 #[test]

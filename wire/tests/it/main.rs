@@ -23,6 +23,8 @@ mod refusals;
 #[cfg(test)]
 mod roles;
 #[cfg(test)]
+mod sealed;
+#[cfg(test)]
 mod tokens;
 #[cfg(test)]
 mod traces;

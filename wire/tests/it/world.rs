@@ -175,6 +175,7 @@ pub(crate) fn request(nodes: &[&str]) -> Request {
         stream: false,
         approval: None,
         data: data(json!({"type": "user", "name": "rip"})),
+        sealed: None,
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Fleet {
     pub(super) listen: Duration,
     /// Where nodes are looked for.
     source: Source,
+    /// Whether sensitive inputs travel in clear.
+    pub(super) plain_secrets: bool,
 }
 
 /// The nodes that were found, and how.
@@ -87,6 +89,7 @@ impl Fleet {
             client: client.await?,
             listen: window.most,
             source,
+            plain_secrets: settings.plain_secrets,
         })
     }
 

@@ -169,14 +169,14 @@ impl Fleet {
     }
 
     /// Asks the nodes at once, and leaves the answers to nobody or to somebody else; returns the request's id when the broker has
-    /// the question.
+    /// the question, and the nodes that were not asked, because they did not tell the key that a secret would be sealed for.
     pub async fn give(
         &self,
         question: &Question<'_>,
         nodes: BTreeSet<Identity>,
         answers: Answers,
         recorder: &mut Recorder<'_>,
-    ) -> Result<String, AskError> {
+    ) -> Result<(String, BTreeSet<Identity>), AskError> {
         recorder.wave(1, &nodes);
         let call = Call {
             answers,
@@ -188,8 +188,9 @@ impl Fleet {
                 Event::Finished(stats) => {
                     let request = stats.request.to_string();
                     recorder.sent(&request);
+                    recorder.waved(&stats.missing);
                     recorder.end(End::Unattended);
-                    return Ok(request);
+                    return Ok((request, stats.missing));
                 }
                 Event::Failed(error) => {
                     recorder.end(End::Broken);
@@ -240,7 +241,10 @@ impl Fleet {
         let call =
             Call::new(ddl.name(), action.name(), Aim::Nodes(nodes)).map_err(ClientError::from)?;
         let wait = question.timeout.unwrap_or(ddl.timeout()) + self.listen;
+        let sensitive = data.keys().filter(|name| action.is_sensitive(name));
+        let sensitive = sensitive.filter(|_| !self.plain_secrets).cloned().collect();
         Ok(Call {
+            sensitive,
             data: data.clone(),
             timeout: question.timeout,
             stream: question.stream,

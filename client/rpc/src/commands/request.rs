@@ -252,17 +252,32 @@ impl Errand<'_> {
             nobody_found(self.target, self.cx);
             return Ok(Exit::Local);
         }
-        let nodes = counted(self.found.nodes.len());
+        let count = self.found.nodes.len();
         let given = self.fleet.give(
             &self.question,
             self.found.nodes,
             answers,
             &mut self.recorder,
         );
-        let request = given.await?;
-        printer.line(format_args!("Request sent with id: {request}"))?;
-        printer.detail(format_args!("to {nodes}"));
-        Ok(Exit::Passed)
+        let (request, unasked) = given.await?;
+        let asked = count.saturating_sub(unasked.len());
+        if asked > 0 {
+            printer.line(format_args!("Request sent with id: {request}"))?;
+            printer.detail(format_args!("to {}", counted(asked)));
+        }
+        if unasked.is_empty() {
+            return Ok(Exit::Passed);
+        }
+        let names: Vec<&str> = unasked.iter().map(Identity::as_str).collect();
+        printer.warn(format_args!(
+            "not asked, because they did not tell the key that a secret is sealed for: {}",
+            names.join(", ")
+        ));
+        Ok(if asked > 0 {
+            Exit::SomeFailed
+        } else {
+            Exit::NoneAnswered
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 /// Every key that a file may hold.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "collective",
     "confirm",
     "confirm_above",
@@ -22,6 +22,7 @@ const KEYS: [&str; 15] = [
     "discovery.options",
     "discovery.require_filter",
     "paths.ddls",
+    "requests.plain_secrets",
 ];
 
 /// The whole file.
@@ -35,6 +36,13 @@ pub(super) struct File {
     pub(super) trust: Trust,
     pub(super) discovery: Discovery,
     pub(super) paths: Paths,
+    pub(super) requests: Requests,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Requests {
+    pub(super) plain_secrets: bool,
 }
 
 /// When changes are confirmed.
@@ -89,6 +97,7 @@ impl Default for File {
             trust: Trust::default(),
             discovery: Discovery::default(),
             paths: Paths::default(),
+            requests: Requests::default(),
         }
     }
 }

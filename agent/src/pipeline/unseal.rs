@@ -1,0 +1,48 @@
+//! Between matching and validating: sensitive inputs that were sealed for this node are opened, with this node's key. Those that
+//! came readable for the broker are refused.
+
+use muster_wire::status::Status;
+
+use super::{Asked, Stop};
+use crate::core::Core;
+
+/// Puts the opened inputs among the others, where their schema then judges them.
+pub(super) fn inputs(core: &Core, mut asked: Asked) -> Result<Asked, Stop> {
+    let refused = |asked, message| Err(Stop::refused(asked, Status::InvalidData, message, None));
+    if let Some(name) = in_clear(core, &asked) {
+        let message = format!(
+            "the input `{name}` is sensitive, and came readable for the broker; \
+             it must be sealed, as `rpc` does unless its requests.plain_secrets is set"
+        );
+        return refused(asked, message);
+    }
+    let Some(sealed) = asked.request.sealed.take() else {
+        return Ok(asked);
+    };
+    let opened = match sealed.open(core.identity(), core.signer.key(), asked.request.id) {
+        Ok(opened) => opened,
+        Err(error) => return refused(asked, error.to_string()),
+    };
+    let twice = opened
+        .keys()
+        .find(|name| asked.request.data.contains_key(*name));
+    if let Some(name) = twice {
+        let message = format!("the input `{name}` came twice: sealed, and in clear");
+        return refused(asked, message);
+    }
+    asked.request.data.extend(opened);
+    Ok(asked)
+}
+
+/// A sensitive input that is not sealed, unless this node takes them so. What nobody declared is for the next stage to refuse.
+fn in_clear(core: &Core, asked: &Asked) -> Option<String> {
+    if core.plain_secrets {
+        return None;
+    }
+    let request = &asked.request;
+    let registry = core.registry.get();
+    let agent = registry.agent(request.agent.as_str())?;
+    let schema = agent.ddl().action(request.action.as_str())?;
+    let mut names = request.data.keys();
+    names.find(|name| schema.is_sensitive(name)).cloned()
+}

@@ -1,0 +1,71 @@
+//! Sensitive inputs travel sealed for each node. For that the nodes' keys must be known: they come with every reply, and
+//! nodes that have never answered are pinged first.
+
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_wire::identity::Identity;
+use tokio::sync::mpsc;
+
+use crate::call::{Aim, Call};
+use crate::error::ClientError;
+use crate::gather;
+use crate::party::Party;
+
+/// How long a node may take to tell its key.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+type Asking<'a> = Pin<Box<dyn Future<Output = Result<(), ClientError>> + Send + 'a>>;
+
+/// A call that can be sent.
+pub(crate) struct Ready {
+    /// The call, to the nodes whose keys are known if it has something to seal.
+    pub(crate) call: Call,
+    /// Nodes that were meant, and did not tell their key. They are not asked.
+    pub(crate) silent: BTreeSet<Identity>,
+}
+
+/// Finds out the keys that a call with sensitive inputs needs.
+pub(crate) async fn ready(party: &Arc<Party>, mut call: Call) -> Result<Ready, ClientError> {
+    let mut silent = BTreeSet::new();
+    call.sensitive.retain(|name| call.data.contains_key(name));
+    if call.sensitive.is_empty() {
+        return Ok(Ready { call, silent });
+    }
+    let Aim::Nodes(nodes) = &mut call.aim else {
+        let inputs = call.sensitive.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(ClientError::SecretBroadcast { inputs });
+    };
+    let unknown: BTreeSet<Identity> = nodes
+        .iter()
+        .filter(|node| party.key(node).is_none())
+        .cloned()
+        .collect();
+    if !unknown.is_empty() {
+        ask_for_keys(party, unknown).await?;
+    }
+    for node in std::mem::take(nodes) {
+        if let Some(key) = party.key(&node) {
+            call.keys.insert(node.clone(), key);
+            nodes.insert(node);
+        } else {
+            silent.insert(node);
+        }
+    }
+    Ok(Ready { call, silent })
+}
+
+/// Pings nodes; their keys are noted as their answers are verified. Boxed, because a ping is a call, and a call may need keys.
+fn ask_for_keys(party: &Arc<Party>, nodes: BTreeSet<Identity>) -> Asking<'_> {
+    Box::pin(async move {
+        let mut ping = Call::new("rpcutil", "ping", Aim::Nodes(nodes))?;
+        ping.wait = PATIENCE;
+        let (tell, mut events) = mpsc::channel(16);
+        let asking = async move { gather::run(party, ping, &tell).await };
+        let hearing = async move { while events.recv().await.is_some() {} };
+        let (asked, ()) = tokio::join!(asking, hearing);
+        asked
+    })
+}

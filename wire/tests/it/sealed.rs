@@ -1,0 +1,94 @@
+//! Sealed inputs: what opens for whom, and what a request may carry.
+
+use muster_wire::identity::Identity;
+use muster_wire::limits;
+use muster_wire::request::{Request, RequestError};
+use muster_wire::sealed::{SealedError, Sealer};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::world::{World, data, request};
+
+#[test]
+fn only_the_named_node_with_its_key_opens_and_only_in_this_request() {
+    let world = World::new();
+    let (node, other) = (world.node(), world.caller());
+    let asked = request(&["db1.acme.net"]);
+    let secrets = data(json!({"password": "$6$x", "env": {"TOKEN": [1, null, "\u{0}"]}}));
+    let sealer = Sealer::new(asked.id).unwrap();
+    let keys = [(node.identity(), &node.public())];
+    let sealed = sealer.seal(keys, &secrets).unwrap();
+    let text = serde_json::to_string(&sealed).unwrap();
+    assert!(!text.contains("$6$x") && !text.contains("TOKEN"), "{text}");
+    let opened = sealed.open(node.identity(), node.key(), asked.id).unwrap();
+    assert_eq!(opened, secrets);
+    let moved = sealed.open(node.identity(), node.key(), uuid::Uuid::now_v7());
+    let stolen = sealed.open(node.identity(), other.key(), asked.id);
+    for refused in [moved, stolen] {
+        assert!(
+            matches!(refused, Err(SealedError::Closed(_))),
+            "{refused:?}"
+        );
+    }
+    let unmeant = Identity::parse("db2.acme.net").unwrap();
+    let refused = sealed.open(&unmeant, node.key(), asked.id);
+    assert!(matches!(refused, Err(SealedError::NotForUs(_))));
+}
+
+#[test]
+fn texts_cannot_change_places() {
+    let world = World::new();
+    let (node, asked) = (world.node(), request(&["db1.acme.net"]));
+    let secrets = data(json!({"new": "a", "old": "b"}));
+    let sealer = Sealer::new(asked.id).unwrap();
+    let sealed = sealer.seal([(node.identity(), &node.public())], &secrets);
+    let mut swapped = serde_json::to_value(sealed.unwrap()).unwrap();
+    let texts = &mut swapped["nodes"][node.identity().as_str()];
+    let (new, old) = (texts["new"].take(), texts["old"].take());
+    *texts = json!({"new": old, "old": new});
+    let swapped: muster_wire::sealed::Sealed = serde_json::from_value(swapped).unwrap();
+    let refused = swapped.open(node.identity(), node.key(), asked.id);
+    assert!(matches!(refused, Err(SealedError::Closed(_))));
+}
+
+#[test]
+fn a_request_has_sealed_inputs_for_its_own_nodes_only_and_not_too_many() {
+    let decode = |nodes: &[&str], sealed: Value| {
+        let mut body = serde_json::to_value(request(nodes)).unwrap();
+        body["sealed"] = sealed;
+        Request::decode(&serde_json::to_vec(&body).unwrap())
+    };
+    let texts = |count: usize, length: usize| {
+        let texts = (0..count).map(|at| (format!("i{at}"), "A".repeat(length).into()));
+        Value::Object(texts.collect())
+    };
+    let for_db1 = |texts| json!({"key": "", "nodes": {"db1.acme.net": texts}});
+    let named = ["db1.acme.net"];
+    decode(&named, for_db1(texts(limits::SEALED_INPUTS, 1))).unwrap();
+    decode(&named, for_db1(texts(1, limits::SEALED_BYTES))).unwrap();
+    for more in [
+        texts(limits::SEALED_INPUTS + 1, 1),
+        texts(2, limits::SEALED_BYTES / 2 + 1),
+    ] {
+        let refused = decode(&named, for_db1(more));
+        assert!(matches!(refused, Err(RequestError::SealedSize(_))));
+    }
+    let refused = decode(&["db2.acme.net"], for_db1(texts(1, 1)));
+    assert!(matches!(refused, Err(RequestError::Sealed)), "{refused:?}");
+    let world = World::new();
+    let large = data(json!({"stdin": "x".repeat(limits::SEALED_BYTES)}));
+    let sealer = Sealer::new(request(&named).id).unwrap();
+    let refused = sealer.seal([(world.node().identity(), &world.node().public())], &large);
+    assert!(matches!(refused, Err(SealedError::TooMuch { .. })));
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_is_opened_or_refused_and_never_panics(key in ".{0,60}", text in "[A-Za-z0-9_=-]{0,80}") {
+        let world = World::new();
+        let node = world.node();
+        let nodes = json!({node.identity().as_str(): {"password": text}});
+        let sealed: muster_wire::sealed::Sealed = serde_json::from_value(json!({"key": key, "nodes": nodes})).unwrap();
+        prop_assert!(sealed.open(node.identity(), node.key(), uuid::Uuid::now_v7()).is_err());
+    }
+}
