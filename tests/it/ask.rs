@@ -53,7 +53,7 @@ fn sensitive(agent: &str, action: &str) -> BTreeSet<String> {
     let action = ddl.action(action);
     let names = action
         .into_iter()
-        .flat_map(|action| action.sensitive_inputs());
+        .flat_map(muster_ddl::Action::sensitive_inputs);
     names.map(str::to_owned).collect()
 }
 

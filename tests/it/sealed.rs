@@ -161,8 +161,8 @@ async fn an_input_that_came_sealed_and_in_clear_is_refused() {
     let sealer = Sealer::new(request.id).unwrap();
     let key = world.node.core.signer().public();
     let secret = object(json!({"password": PASSWORD}));
-    let sealed = sealer.seal([(&identity(NODES[0]), &key)], &secret);
-    request.sealed = Some(sealed.unwrap());
+    let both = sealer.seal([(&identity(NODES[0]), &key)], &secret);
+    request.sealed = Some(both.unwrap());
     let reply = world.caller.send(&request).await;
     assert_eq!(reply.statuscode, Status::InvalidData);
     assert!(reply.statusmsg.contains("came twice"), "{reply:?}");
