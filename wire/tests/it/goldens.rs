@@ -106,8 +106,8 @@ fn a_request_with_a_sealed_input() {
     let world = World::new();
     let (node, key) = (world.node().identity().clone(), world.node().public());
     let secret = data(json!({"password": "$6$salt$hash"}));
-    let sealer = Sealer::with_secret(sealed.id, [42; 32]);
-    sealed.sealed = Some(sealer.seal([(&node, &key)], &secret).unwrap());
+    let with_key = Sealer::with_secret(sealed.id, [42; 32]);
+    sealed.sealed = Some(with_key.seal([(&node, &key)], &secret).unwrap());
     check_request("request_sealed.json", &sealed);
     let inputs = sealed.sealed.as_ref().unwrap();
     let open = |id| inputs.open(&node, world.node().key(), id);

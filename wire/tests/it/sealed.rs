@@ -15,9 +15,9 @@ fn only_the_named_node_with_its_key_opens_and_only_in_this_request() {
     let (node, other) = (world.node(), world.caller());
     let asked = request(&["db1.acme.net"]);
     let secrets = data(json!({"password": "$6$x", "env": {"TOKEN": [1, null, "\u{0}"]}}));
-    let sealer = Sealer::new(asked.id).unwrap();
+    let with_key = Sealer::new(asked.id).unwrap();
     let keys = [(node.identity(), &node.public())];
-    let sealed = sealer.seal(keys, &secrets).unwrap();
+    let sealed = with_key.seal(keys, &secrets).unwrap();
     let text = serde_json::to_string(&sealed).unwrap();
     assert!(!text.contains("$6$x") && !text.contains("TOKEN"), "{text}");
     let opened = sealed.open(node.identity(), node.key(), asked.id).unwrap();
@@ -40,8 +40,8 @@ fn texts_cannot_change_places() {
     let world = World::new();
     let (node, asked) = (world.node(), request(&["db1.acme.net"]));
     let secrets = data(json!({"new": "a", "old": "b"}));
-    let sealer = Sealer::new(asked.id).unwrap();
-    let sealed = sealer.seal([(node.identity(), &node.public())], &secrets);
+    let with_key = Sealer::new(asked.id).unwrap();
+    let sealed = with_key.seal([(node.identity(), &node.public())], &secrets);
     let mut swapped = serde_json::to_value(sealed.unwrap()).unwrap();
     let texts = &mut swapped["nodes"][node.identity().as_str()];
     let (new, old) = (texts["new"].take(), texts["old"].take());
@@ -77,8 +77,8 @@ fn a_request_has_sealed_inputs_for_its_own_nodes_only_and_not_too_many() {
     assert!(matches!(refused, Err(RequestError::Sealed)), "{refused:?}");
     let world = World::new();
     let large = data(json!({"stdin": "x".repeat(limits::SEALED_BYTES)}));
-    let sealer = Sealer::new(request(&named).id).unwrap();
-    let refused = sealer.seal([(world.node().identity(), &world.node().public())], &large);
+    let with_key = Sealer::new(request(&named).id).unwrap();
+    let refused = with_key.seal([(world.node().identity(), &world.node().public())], &large);
     assert!(matches!(refused, Err(SealedError::TooMuch { .. })));
 }
 
