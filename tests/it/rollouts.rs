@@ -81,8 +81,11 @@ impl Action for Work {
             .or_default() += 1;
         self.0.total.fetch_add(1, Ordering::Relaxed);
         if let Some(held) = self.0.held(&node) {
-            // A semaphore is closed by nobody here.
-            held.acquire().await.unwrap().forget();
+            tokio::select! {
+                // A semaphore is closed by nobody here.
+                permit = held.acquire() => permit.unwrap().forget(),
+                () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
+            }
         }
         if given.what == format!("fail on {node}") {
             return Err(ActionError::failed("it did not work"));
@@ -113,7 +116,7 @@ fn schema() -> Value {
 struct World {
     organisation: Organisation,
     server: NatsServer,
-    _nodes: Vec<TestNode>,
+    nodes: Vec<TestNode>,
     gate: Arc<Gate>,
     desk: Desk,
 }
@@ -136,7 +139,7 @@ impl World {
         Self {
             organisation,
             server,
-            _nodes: running,
+            nodes: running,
             gate,
             desk,
         }
@@ -279,6 +282,54 @@ async fn an_interruption_says_who_answered_who_is_at_work_and_who_was_never_aske
         assert!(said.contains(part), "{part}: {said}");
     }
     assert_eq!(world.job().await["job"]["state"], "interrupted");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_job_is_taken_back_on_the_nodes_that_it_had_asked() {
+    let world = World::new(3, "").await;
+    let _held = world.gate.hold("n2");
+    let request = ["do", "work", "what=x"];
+    let command = [&request[..], &SLOWLY].concat();
+    let child = world.desk.command(&command).spawn().unwrap();
+    await_state("the second node is at work", || world.gate.begun("n2") == 1).await;
+    kill(pid(&child), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    let job = world.job().await;
+    let id = job["job"]["id"].as_str().unwrap();
+    let hint = format!("nodes go on; `rpc cancel {id}` stops them");
+    assert!(told(&output).contains(&hint), "{}", told(&output));
+
+    let filtered = world.desk.rpc(&["cancel", id, "-F", "number=2"]).await;
+    assert_eq!(filtered.status.code(), Some(4), "{}", told(&filtered));
+    let cancelled = world.desk.rpc(&["cancel", id]).await;
+    assert_eq!(cancelled.status.code(), Some(0), "{}", told(&cancelled));
+    for part in [
+        "n2: cancelled work do of rip\n",
+        "Cancelled on 1 of 1 nodes",
+    ] {
+        assert!(told(&cancelled).contains(part), "{}", told(&cancelled));
+    }
+    // By the id of its first request, which only n1 was asked: all of the job is meant, and nothing is left of it.
+    let first = job["requestids"][0].as_str().unwrap();
+    let (again, exit) = world.desk.document(&["cancel", first]).await;
+    assert_eq!((senders(&again), exit), (vec!["n2"], 1), "{again}");
+    assert_eq!(again["replies"][0]["data"]["outcome"], "not_running");
+    let asked_to_cancel = |node: &TestNode| {
+        let records = node.audit();
+        records.iter().any(|record| record["action"] == "cancel")
+    };
+    let asked: Vec<bool> = world.nodes.iter().map(asked_to_cancel).collect();
+    assert_eq!(asked, [false, true, false]);
+    let unknown = world.desk.rpc(&["cancel", "no-such-job"]).await;
+    assert_eq!(unknown.status.code(), Some(1), "{}", told(&unknown));
+
+    // A job whose nodes have all answered has nobody to ask.
+    let other = ["do", "work", "what=y", "-I", "n1", "--job", "other"];
+    let done = world.desk.rpc(&other).await;
+    assert_eq!(done.status.code(), Some(0), "{}", told(&done));
+    let late = world.desk.rpc(&["cancel", "other"]).await;
+    assert_eq!(late.status.code(), Some(1), "{}", told(&late));
+    assert!(told(&late).contains("Nothing is left"), "{}", told(&late));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,6 +11,6 @@ mod store;
 
 pub use entry::{Answered, End, Entry, Header, SCHEMA, Shaping};
 pub use error::JobError;
-pub use job::{Job, State};
+pub use job::{Job, State, Wave};
 pub use journal::Journal;
 pub use store::{Store, new_id};

@@ -30,6 +30,28 @@ pub struct Report {
     pub stats: RequestStats,
 }
 
+impl Report {
+    /// Nobody was asked anything.
+    pub fn nothing(agent: &str, action: &str) -> Self {
+        Self {
+            agent: agent.to_owned(),
+            action: action.to_owned(),
+            replies: Vec::new(),
+            summaries: Vec::new(),
+            stats: RequestStats::default(),
+        }
+    }
+
+    /// This and what another request of the same action came to, as if it were one; without summaries.
+    #[must_use]
+    pub fn join(mut self, other: Self) -> Self {
+        self.replies.extend(other.replies);
+        self.summaries.clear();
+        self.stats.join(other.stats);
+        self
+    }
+}
+
 /// One node's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
@@ -182,6 +204,30 @@ impl RequestStats {
         self.ok + self.failed
     }
 
+    /// Adds those of a later request to other nodes.
+    fn join(&mut self, other: Self) {
+        if self.requests.is_empty() {
+            self.started = other.started;
+        }
+        self.requests.extend(other.requests);
+        self.discovered += other.discovered;
+        self.ok += other.ok;
+        self.failed += other.failed;
+        self.missing.extend(other.missing);
+        self.not_connected.extend(other.not_connected);
+        self.not_asked.extend(other.not_asked);
+        self.not_awaited.extend(other.not_awaited);
+        self.unexpected.extend(other.unexpected);
+        for (word, count) in other.disbelieved {
+            *self.disbelieved.entry(word).or_default() += count;
+        }
+        self.gaps.extend(other.gaps);
+        self.discovering += other.discovering;
+        self.signing += other.signing;
+        self.publishing += other.publishing;
+        self.waiting += other.waiting;
+    }
+
     /// From sending to the last answer.
     pub fn calling(&self) -> Duration {
         self.publishing + self.waiting
@@ -252,6 +298,14 @@ mod tests {
         for (stats, exit) in table {
             assert_eq!(stats.exit(), exit, "{stats:?}");
         }
+    }
+
+    #[test]
+    fn requests_to_several_groups_of_nodes_count_as_one() {
+        let mut joined = stats(3, 3, 0);
+        joined.join(stats(5, 3, 1));
+        assert_eq!((joined.discovered, joined.ok, joined.failed), (8, 6, 1));
+        assert_eq!((joined.bad(), joined.exit()), (2, Exit::SomeFailed));
     }
 
     #[test]

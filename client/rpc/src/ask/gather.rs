@@ -48,15 +48,13 @@ impl<'a> Gathering<'a> {
         discovered: usize,
         stats: RequestStats,
     ) -> Self {
+        let stats = RequestStats {
+            discovered,
+            ..stats
+        };
         let report = Report {
-            agent: agent.to_owned(),
-            action: action.name().to_owned(),
-            replies: Vec::new(),
-            summaries: Vec::new(),
-            stats: RequestStats {
-                discovered,
-                ..stats
-            },
+            stats,
+            ..Report::nothing(agent, action.name())
         };
         let (summarizer, begun) = (Summarizer::new(action), Instant::now());
         Self {

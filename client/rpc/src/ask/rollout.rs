@@ -127,7 +127,8 @@ impl Fleet {
                 Err(Broken::Interrupted) => {
                     end = End::Interrupted;
                     gathering.gap(Gap::Interrupted);
-                    if let (Some(id), false) = (gathering.current(), action.read_only()) {
+                    let id = recorder.id().or(gathering.current());
+                    if let (Some(id), false) = (id, action.read_only()) {
                         let command = format_args!("nodes go on; `rpc cancel {id}` stops them");
                         progress.hint(&waiting, command);
                     }

@@ -1,16 +1,20 @@
 //! `rpc cancel`: what may be typed.
 
 use clap::Args;
-use uuid::Uuid;
 
 use super::filters::Filters;
 use super::json::Json;
 
 /// Examples.
 pub const AFTER: &str = "Examples:
-  rpc cancel 01890a5d-ac96-774b-bcce-b302099a8057
+  rpc cancel 20260131-235959-3f9a2c  all that this job has asked
+  rpc cancel nightly-patch           the newest job of that name
   rpc cancel 01890a5d-ac96-774b-bcce-b302099a8057 -C apache
   rpc do rpcutil running             who does what, with the ids
+
+Of a job, or of a request that is part of a kept one, exactly those nodes are
+asked that the job had asked and that have not answered it, about all of its
+requests. With filters, and for any other request, the nodes that match are.
 
 Nodes answer the cancelled request with what they had done. Nodes where it waits
 for its turn never start it. Exits with 1 when no node had it at work.";
@@ -18,9 +22,9 @@ for its turn never start it. Exits with 1 when no node had it at work.";
 /// `rpc cancel`.
 #[derive(Debug, Args)]
 pub struct Cancel {
-    /// The request's id, as an interrupted `rpc do` or `rpc do rpcutil running` tells it
+    /// A job, named as for `rpc job show`, or a request's id, as `rpc do rpcutil running` tells it
     #[arg(value_name = "ID")]
-    pub id: Uuid,
+    pub id: String,
     /// Also a request of another caller, where the node's policy lets you
     #[arg(long)]
     pub any: bool,

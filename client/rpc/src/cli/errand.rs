@@ -17,7 +17,7 @@ pub struct Errand {
         "form", "jq", "expect", "trace", "batch", "canary", "reply_to",
     ])]
     pub no_results: bool,
-    /// Let answers go to this subject below your own inbox, where `rpc listen` can be
+    /// Let answers go to this subject below your own inbox, where another program of yours listens
     #[arg(long, value_name = "SUBJECT", help_heading = HEADING, conflicts_with_all = [
         "form", "jq", "expect", "trace", "batch", "canary",
     ])]

@@ -47,6 +47,9 @@ pub enum JobError {
         /// What such a node would have done.
         what: &'static str,
     },
+    /// A job says itself which nodes it has asked.
+    #[error("the job {0} says itself which nodes were asked; leave the filters out")]
+    Filtered(String),
     /// The job asked something else.
     #[error("the job {id} asked for {was}, not for {given}")]
     OtherRequest {
@@ -84,7 +87,7 @@ impl JobError {
     /// How the command ends.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::OtherRequest { .. } => Exit::Usage,
+            Self::OtherRequest { .. } | Self::Filtered(_) => Exit::Usage,
             _ => Exit::Local,
         }
     }

@@ -13,8 +13,8 @@ use crate::exit::Exit;
 pub struct Job {
     /// What was asked of whom.
     pub header: Header,
-    /// The requests' ids, one for each wave.
-    pub requests: Vec<String>,
+    /// The waves, in the order in which they were asked.
+    pub waves: Vec<Wave>,
     /// The nodes that were asked, or may have been.
     pub asked: BTreeSet<Identity>,
     /// The last answer of each node.
@@ -27,6 +27,15 @@ pub struct Job {
     pub damaged: usize,
     /// Whether somebody is at it now.
     pub running: bool,
+}
+
+/// Nodes that were asked together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wave {
+    /// The request's id; unknown when whoever asked was killed while sending.
+    pub request: Option<String>,
+    /// The nodes.
+    pub nodes: BTreeSet<Identity>,
 }
 
 /// How a job stands.
@@ -64,7 +73,7 @@ impl Job {
         };
         let mut job = Self {
             header: *header,
-            requests: Vec::new(),
+            waves: Vec::new(),
             asked: BTreeSet::new(),
             replies: BTreeMap::new(),
             not_connected: BTreeSet::new(),
@@ -84,8 +93,12 @@ impl Job {
 
     fn take(&mut self, entry: Entry) {
         match entry {
-            Entry::Wave { nodes, .. } => self.asked.extend(nodes),
-            Entry::Sent { request } => self.requests.push(request),
+            Entry::Wave { nodes, .. } => {
+                self.asked.extend(nodes.iter().cloned());
+                let request = None;
+                self.waves.push(Wave { request, nodes });
+            }
+            Entry::Sent { request } => self.sent(request),
             Entry::Result(answer) => {
                 self.not_connected.remove(&answer.sender);
                 self.replies.insert(answer.sender.clone(), answer);
@@ -95,6 +108,36 @@ impl Job {
             Entry::End { how, time } => self.end = Some((how, time)),
             Entry::Job(_) | Entry::Unknown => {}
         }
+    }
+
+    fn sent(&mut self, request: String) {
+        match self.waves.last_mut() {
+            Some(wave) if wave.request.is_none() => wave.request = Some(request),
+            // The line of its wave is damaged.
+            _ => self.waves.push(Wave {
+                request: Some(request),
+                nodes: BTreeSet::new(),
+            }),
+        }
+    }
+
+    /// The requests' ids.
+    pub fn requests(&self) -> Vec<&str> {
+        let ids = self.waves.iter().map(|wave| wave.request.as_deref());
+        ids.flatten().collect()
+    }
+
+    /// The waves as far as their nodes may still be at work: those that have not answered.
+    pub fn open_waves(&self) -> Vec<Wave> {
+        let open = |wave: &Wave| {
+            let silent = |node: &&Identity| !self.replies.contains_key(*node);
+            let nodes: BTreeSet<Identity> = wave.nodes.iter().filter(silent).cloned().collect();
+            (!nodes.is_empty()).then(|| Wave {
+                request: wave.request.clone(),
+                nodes,
+            })
+        };
+        self.waves.iter().filter_map(open).collect()
     }
 
     /// How it stands.

@@ -29,14 +29,15 @@ pub struct Store {
     directory: PathBuf,
 }
 
-/// A new job's id, in the order of time: `20260131-235959-3f9a2c`.
+/// A new job's id, in the order of time: `20260131-235959-3f9a2c`. What follows the seconds are the milliseconds, and lots.
 pub fn new_id(now: Millis) -> String {
     let instant = i64::try_from(now)
         .ok()
         .and_then(|now| jiff::Timestamp::from_millisecond(now).ok());
     let time = instant.unwrap_or_default().strftime("%Y%m%d-%H%M%S");
-    let lot = Uuid::now_v7().as_u128() & 0x00ff_ffff;
-    format!("{time}-{lot:06x}")
+    let lot = Uuid::now_v7().as_u128() & 0x3fff;
+    let rest = (u128::from(now % 1000) << 14) | lot;
+    format!("{time}-{rest:06x}")
 }
 
 impl Store {
@@ -99,6 +100,13 @@ impl Store {
     /// Reads the job with this id, with an id that begins so, or the newest with this name.
     pub fn load(&self, reference: &str) -> Result<Job, JobError> {
         self.open(&self.find(reference)?)
+    }
+
+    /// The newest job that has sent this request; what cannot be read is passed over.
+    pub fn of_request(&self, request: &str) -> Result<Option<Job>, JobError> {
+        let ids = self.ids()?;
+        let mut jobs = ids.iter().rev().filter_map(|id| self.open(id).ok());
+        Ok(jobs.find(|job| job.requests().contains(&request)))
     }
 
     /// All jobs, the newest first. What cannot be read is left out, and named.

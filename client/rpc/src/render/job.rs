@@ -74,7 +74,7 @@ pub fn show(job: &Job, width: usize) -> String {
                 .map(|(_, time)| clock::written(time / 1000))
                 .unwrap_or_default(),
         ),
-        ("Requests", job.requests.join(" ")),
+        ("Requests", job.requests().join(" ")),
         (
             "Nodes",
             format!("{} ({} succeeded)", header.nodes.len(), job.ok()),
@@ -354,7 +354,7 @@ pub struct JobDocument<'a> {
     collective: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_of: Option<&'a str>,
-    requestids: &'a [String],
+    requestids: Vec<&'a str>,
     nodes: &'a BTreeSet<Identity>,
     no_responses: BTreeSet<Identity>,
     not_connected: &'a BTreeSet<Identity>,
@@ -374,7 +374,7 @@ impl<'a> JobDocument<'a> {
             target: &header.target,
             collective: header.collective.as_str(),
             retry_of: header.retry_of.as_deref(),
-            requestids: &job.requests,
+            requestids: job.requests(),
             nodes: &header.nodes,
             no_responses: job.unanswered(),
             not_connected: &job.not_connected,

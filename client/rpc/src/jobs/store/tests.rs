@@ -82,6 +82,36 @@ fn a_killed_job_is_interrupted_and_tells_whom_to_ask_next() {
 }
 
 #[test]
+fn a_request_is_known_by_its_job_and_its_nodes_until_they_answer() {
+    let home = tempfile::tempdir().unwrap();
+    let store = store(home.path());
+    let mut journal = store.begin(header("20260101-000000-000001")).unwrap();
+    for (names, request) in [(&["a", "b"], Some("r1")), (&["c", "d"], None)] {
+        journal.add(&wave(names)).unwrap();
+        if let Some(request) = request {
+            let request = request.to_owned();
+            journal.add(&Entry::Sent { request }).unwrap();
+        }
+    }
+    journal.reply(&reply("a", 0, "OK", json!({}))).unwrap();
+    drop(journal);
+    drop(store.begin(header("20260102-000000-000002")).unwrap());
+    let job = store.of_request("r1").unwrap().unwrap();
+    assert_eq!(job.header.id, "20260101-000000-000001");
+    assert!(store.of_request("r2").unwrap().is_none());
+    let open: Vec<_> = job
+        .open_waves()
+        .into_iter()
+        .map(|wave| (wave.request, wave.nodes))
+        .collect();
+    let expected = [
+        (Some("r1".to_owned()), nodes(&["b"])),
+        (None, nodes(&["c", "d"])),
+    ];
+    assert_eq!(open, expected);
+}
+
+#[test]
 fn a_torn_end_is_cut_off_and_the_job_goes_on() {
     let home = tempfile::tempdir().unwrap();
     let store = store(home.path());
@@ -190,7 +220,7 @@ fn outputs_that_are_too_large_are_left_out_and_said_to_be() {
 
 #[test]
 fn ids_sort_by_time() {
-    let (early, late) = (new_id(NOW), new_id(NOW + 1000));
+    let (early, late) = (new_id(NOW), new_id(NOW + 1));
     assert!(
         early < late && early.starts_with("20260101-000000-"),
         "{early}"
