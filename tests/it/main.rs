@@ -16,6 +16,7 @@ mod lifecycle;
 mod longrun;
 mod misbehaving;
 mod policies;
+mod printed;
 mod resources;
 mod rollouts;
 mod sealed;

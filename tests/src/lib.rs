@@ -6,6 +6,7 @@
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::missing_panics_doc,
+    clippy::panic,
     reason = "a harness fails loudly"
 )]
 
@@ -13,6 +14,7 @@ pub mod command;
 pub mod fleet;
 pub mod nats_server;
 pub mod organisation;
+pub mod published;
 
 /// Milliseconds since the epoch.
 pub fn now() -> u64 {

@@ -15,6 +15,7 @@ use crate::limits;
 /// Upper case is folded to lower case when it is parsed, and a trailing dot is dropped; a label neither begins nor ends with
 /// a hyphen. So `DB1.Acme.net.` and `db1.acme.net` are one identity.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Identity(String);
 
@@ -76,6 +77,7 @@ impl Identity {
 
 /// The name of a collective, an agent or an action: one subject token of `a-z 0-9 - _`, beginning with a letter.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The status codes of `MCollective`'s RPC, unchanged. On the wire: the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "u8", into = "u8")]
 pub enum Status {
     /// 0: the action did what was asked.
@@ -67,6 +68,7 @@ impl TryFrom<u8> for Status {
 
 /// What the status code cannot say. On the wire: an object with `kind` and the kind's own fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reason {
     /// The action did not end before its deadline.

@@ -120,6 +120,7 @@ impl From<Traceparent> for String {
 
 /// One stage of a request's way through a node, and how long it took there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stage {
     /// Which.
     pub stage: StageName,
@@ -132,6 +133,7 @@ pub struct Stage {
 
 /// The stages of a node's pipeline, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StageName {
     /// Is the subject one of ours.

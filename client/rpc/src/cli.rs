@@ -27,6 +27,7 @@ pub mod plugin;
 pub mod policy;
 mod read;
 pub mod request;
+pub mod schema;
 mod seconds;
 
 use std::path::PathBuf;
@@ -176,6 +177,9 @@ pub enum Command {
     /// Try everything on this machine: a broker and some nodes
     #[command(subcommand)]
     Demo(demo::Demo),
+    /// Print the JSON Schema of a document that commands print
+    #[command(after_help = schema::AFTER)]
+    Schema(schema::Schema),
     /// Print a script that completes command lines in a shell
     #[command(after_help = completion::AFTER)]
     Completion(completion::Completion),

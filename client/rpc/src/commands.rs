@@ -16,11 +16,12 @@ mod find;
 pub mod form;
 pub mod inventory;
 mod job;
-mod org;
+pub mod org;
 mod ping;
 pub mod plugin;
 mod policy;
 mod request;
+mod schema;
 pub mod table;
 
 use crate::cli::{Cli, Command};
@@ -55,6 +56,7 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Org(command) => org::run(command, environment, printer).await,
         Command::Broker(command) => broker::run(command, environment, printer),
         Command::Demo(command) => demo::run(command, environment, printer).await,
+        Command::Schema(args) => schema::run(&args, cx),
         Command::Completion(args) => completion::run(&args, cx),
         Command::Complete(args) => completion::answer(&args, cx),
         Command::Man(args) => completion::man(&args),

@@ -16,6 +16,7 @@ use crate::exit::Exit;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// As it should be.
@@ -39,6 +40,7 @@ impl Level {
 
 /// What one look found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Finding {
     /// What was looked at, in one word that stays.
     pub check: String,
@@ -96,6 +98,7 @@ impl Finding {
 
 /// The findings about one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Section {
     /// What they are about.
     pub about: String,

@@ -27,6 +27,7 @@ mod printer;
 mod render;
 mod reply_filter;
 mod report;
+mod schemas;
 mod screen;
 mod settings;
 mod skeleton;

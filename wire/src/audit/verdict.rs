@@ -10,6 +10,7 @@ use crate::token::PublicKey;
 
 /// Where a line stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Place {
     /// Which of the files, in the order of the chain; the first is 0.
     pub file: usize,
@@ -47,6 +48,7 @@ impl std::str::FromStr for Anchor {
 
 /// Something that an untouched log does not show.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
     /// The line is not what was written.
@@ -201,6 +203,7 @@ impl fmt::Display for Finding {
 
 /// Something worth knowing that is nobody's fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "note", rename_all = "snake_case")]
 pub enum Note {
     /// A crash or a full disk cut a line off; the daemon closed it off and went on.
@@ -244,6 +247,7 @@ impl fmt::Display for Note {
 
 /// How far a signature reaches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Signed {
     /// The number of the checkpoint.
     pub seq: u64,

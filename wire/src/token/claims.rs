@@ -279,6 +279,7 @@ pub struct Template {
 
 /// Subjects that are allowed and denied. NATS takes an empty `allow` for "everything".
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Subjects {
     /// Allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -93,6 +93,7 @@ pub enum KeyError {
 
 /// A public key and what it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct PublicKey {
     kind: KeyKind,

@@ -41,6 +41,7 @@ fn pages() {
         vec!["policy", "check"],
         vec!["policy", "explain"],
         vec!["policy", "test"],
+        vec!["schema"],
         vec!["plugin", "list"],
         vec!["plugin", "doc"],
         vec!["plugin", "fetch"],

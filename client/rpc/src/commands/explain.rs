@@ -51,6 +51,7 @@ pub fn run(args: &Explain, cx: Context<'_>) -> Result<Exit, Error> {
     // What is sensitive is neither shown nor signed.
     call.data = action.redact(&plan.data);
     let explanation = Explanation {
+        schema: Explanation::SCHEMA,
         agent: ddl.name().to_owned(),
         action: action.name().to_owned(),
         read_only: action.read_only(),

@@ -3,10 +3,10 @@
 mod add;
 mod grant;
 mod init;
-mod list;
+pub mod list;
 mod push;
 mod revoke;
-mod show;
+pub mod show;
 
 use crate::cli::org::{Org, Where};
 use crate::environment::Environment;

@@ -131,6 +131,7 @@ pub struct Shaping {
 
 /// One node's answer, in the words of a request's document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Answered {
     /// Who answers.
     pub sender: Identity,

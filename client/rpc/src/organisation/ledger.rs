@@ -16,6 +16,7 @@ use super::{FILE_BYTES, OrganisationError};
 
 /// Kinds of parties, as operators call them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Asks
@@ -67,6 +68,7 @@ pub struct Record {
 
 /// Whether credentials are good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// They are.

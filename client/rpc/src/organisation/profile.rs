@@ -31,6 +31,7 @@ const HEAD: &str = "\
 
 /// What is public about an organisation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// For people.
@@ -49,6 +50,7 @@ pub struct Profile {
 
 /// Where the broker is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Broker {
     /// Addresses for nodes and clients.

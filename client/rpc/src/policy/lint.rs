@@ -13,6 +13,7 @@ use crate::ask::nearest;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// A node denies everything because of it.
@@ -23,6 +24,7 @@ pub enum Level {
 
 /// One thing to tell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Finding {
     /// The file.
     pub path: PathBuf,

@@ -96,6 +96,7 @@ pub fn text(verified: &Verified<'_>) -> String {
 
 /// For programs.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document<'a> {
     schema: &'static str,
     passed: bool,
@@ -113,6 +114,7 @@ pub struct Document<'a> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Told<'a, T> {
     #[serde(flatten)]
     what: &'a T,

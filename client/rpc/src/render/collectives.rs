@@ -67,6 +67,7 @@ fn quoted(text: &str) -> String {
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document<'a> {
     schema: &'static str,
     collectives: &'a BTreeMap<&'a str, BTreeSet<&'a Identity>>,

@@ -12,6 +12,7 @@ const SECRETS: [&str; 4] = ["password", "passphrase", "secret", "token"];
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// The DDL is refused.
@@ -22,6 +23,7 @@ pub enum Severity {
 
 /// One thing that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
@@ -35,6 +37,7 @@ pub struct Finding {
 
 /// One file, and what was found in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Checked {
     /// The file.
     pub file: String,
@@ -46,6 +49,7 @@ pub struct Checked {
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document<'a> {
     schema: &'static str,
     files: &'a [Checked],

@@ -82,6 +82,7 @@ fn names(nodes: &BTreeSet<Identity>) -> String {
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document<'a> {
     schema: &'static str,
     warnings: usize,

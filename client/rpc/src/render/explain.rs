@@ -64,7 +64,10 @@ const CHECKS: [(StageName, &str); 11] = [
 
 /// A request, taken apart.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Explanation {
+    /// The schema of the document, and its version.
+    pub schema: &'static str,
     /// The agent.
     pub agent: String,
     /// The action.
@@ -85,6 +88,7 @@ pub struct Explanation {
 
 /// One signed message.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Message {
     /// Where it is published.
     pub subjects: Vec<String>,
@@ -92,10 +96,12 @@ pub struct Message {
     pub reply_to: Option<String>,
     /// The permission at the broker that lets it pass; none when none does.
     pub allowed_by: Option<String>,
-    /// What it says.
+    /// What it says, as it is on the wire.
+    #[cfg_attr(test, schemars(with = "serde_json::Map<String, serde_json::Value>"))]
     pub body: Request,
     /// The bytes that are signed.
     #[serde(rename = "signed_hex", serialize_with = "as_hex")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub signed: Vec<u8>,
     /// The size of the whole message.
     pub sealed_bytes: usize,
@@ -103,6 +109,7 @@ pub struct Message {
 
 /// Who asks, as the token says.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Caller {
     /// The name.
     pub name: String,
@@ -151,6 +158,9 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Explanation {
+    /// The schema of the document.
+    pub const SCHEMA: &str = "muster.explain.v1";
+
     /// For people; with the signed bytes for those who want details.
     pub fn text(&self, verbose: bool, width: usize) -> String {
         let mut page = Page::default();

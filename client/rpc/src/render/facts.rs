@@ -21,6 +21,7 @@ use crate::screen::Screen;
 
 /// A value, and who has it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Group {
     value: Value,
     count: usize,
@@ -152,6 +153,7 @@ impl Bars {
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document<'a> {
     schema: &'static str,
     fact: &'a str,

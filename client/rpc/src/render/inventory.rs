@@ -186,6 +186,7 @@ fn processor_time(value: &Value) -> String {
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document<'a> {
     schema: &'static str,
     node: &'a Identity,

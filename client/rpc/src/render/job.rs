@@ -163,6 +163,7 @@ pub struct Difference {
 
 /// One thing that changed.
 #[derive(Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Change {
     /// `status`, or an output.
     what: String,
@@ -261,6 +262,7 @@ fn changes(before: &Answered, after: &Answered) -> Vec<Change> {
 
 /// The document of a difference.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiffDocument<'a> {
     schema: &'static str,
     same: usize,
@@ -290,6 +292,7 @@ impl<'a> DiffDocument<'a> {
 
 /// The document of all jobs.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ListDocument<'a> {
     schema: &'static str,
     jobs: Vec<Summary<'a>>,
@@ -307,6 +310,7 @@ impl<'a> ListDocument<'a> {
 
 /// What every document says of a job.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Summary<'a> {
     id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -346,6 +350,7 @@ impl<'a> Summary<'a> {
 
 /// The document of one job.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobDocument<'a> {
     schema: &'static str,
     job: Summary<'a>,

@@ -50,6 +50,7 @@ pub fn safe(text: String) -> String {
 
 /// The document of a request.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Request<'a> {
     schema: &'static str,
     agent: &'a str,
@@ -76,6 +77,7 @@ impl<'a> Request<'a> {
 
 /// One reply.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ReplyDocument<'a> {
     sender: &'a Identity,
     statuscode: Status,
@@ -105,6 +107,7 @@ impl<'a> ReplyDocument<'a> {
 
 /// Counts, names and times; times in nanoseconds.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Stats<'a> {
     requestid: Option<&'a str>,
     requestids: &'a [String],

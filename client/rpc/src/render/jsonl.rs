@@ -14,6 +14,7 @@ use crate::report::{Reply, Report};
 
 /// One line.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Line<'a> {
     /// Who is asked what: the first line.

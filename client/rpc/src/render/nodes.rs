@@ -18,6 +18,7 @@ pub fn sentence(count: usize, took: Duration, method: Method) -> String {
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document<'a> {
     schema: &'static str,
     nodes: &'a BTreeSet<Identity>,

@@ -121,6 +121,7 @@ impl Times {
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document<'a> {
     schema: &'static str,
     replies: Vec<PongDocument<'a>>,
@@ -129,6 +130,7 @@ pub struct Document<'a> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PongDocument<'a> {
     sender: Identity,
     time_ms: f64,
@@ -139,6 +141,7 @@ struct PongDocument<'a> {
 
 /// In milliseconds.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Statistics {
     max: f64,
     min: f64,

@@ -7,6 +7,7 @@ use super::printable::line;
 
 /// An agent in the list.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Entry<'a> {
     name: &'a str,
     version: &'a str,
@@ -17,6 +18,7 @@ struct Entry<'a> {
 
 /// The document for programs.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document<'a> {
     schema: &'static str,
     agents: Vec<Entry<'a>>,

@@ -11,6 +11,7 @@ use crate::printer::{BAD, GOOD, STRONG, WARNING};
 
 /// What `rpc policy check` found.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Check<'a> {
     schema: &'static str,
     files: usize,
@@ -74,6 +75,7 @@ fn counted(count: usize, one: &str, many: &str) -> String {
 
 /// What `rpc policy explain` tells.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Explained<'a> {
     schema: &'static str,
     caller: &'a Identity,
@@ -88,6 +90,7 @@ pub struct Explained<'a> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StepDocument<'a> {
     line: usize,
     text: &'a str,
@@ -165,6 +168,7 @@ impl<'a> Explained<'a> {
 
 /// What `rpc policy test` tells.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Tested<'a> {
     schema: &'static str,
     passed: usize,
@@ -173,6 +177,7 @@ pub struct Tested<'a> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct CaseDocument<'a> {
     name: &'a str,
     passed: bool,

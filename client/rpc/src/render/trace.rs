@@ -92,6 +92,7 @@ fn refusal(reply: &Reply) -> Option<String> {
 
 /// One node's part of a document; times in microseconds.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NodeDocument<'a> {
     total_us: u64,
     network_us: u64,
@@ -113,6 +114,7 @@ impl<'a> NodeDocument<'a> {
 
 /// The caller's part of a document; times in microseconds.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HereDocument {
     traceparent: String,
     discover_us: u64,

@@ -14,7 +14,8 @@ use crate::printer::Printer;
 
 /// The document that `-j` prints.
 #[derive(Debug, Serialize)]
-struct Document {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Document {
     schema: &'static str,
     organisation: String,
     parties: Vec<Row>,
@@ -22,6 +23,7 @@ struct Document {
 
 /// One party's credentials. Instants are seconds since the epoch.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Row {
     pub(super) kind: Kind,
     pub(super) name: String,

@@ -15,7 +15,8 @@ use crate::printer::{Printer, STRONG};
 
 /// What `-j` prints of an organisation. Instants are seconds since the epoch.
 #[derive(Debug, Serialize)]
-struct OrganisationDocument<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct OrganisationDocument<'a> {
     schema: &'static str,
     directory: String,
     #[serde(flatten)]
@@ -27,7 +28,8 @@ struct OrganisationDocument<'a> {
 
 /// What `-j` prints of a party.
 #[derive(Debug, Serialize)]
-struct PartyDocument {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PartyDocument {
     schema: &'static str,
     #[serde(flatten)]
     row: Row,
@@ -38,6 +40,7 @@ struct PartyDocument {
 
 /// What the broker allows.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Permissions {
     role: String,
     publish: Subjects,

@@ -1,0 +1,70 @@
+//! The JSON Schemas of what commands print, as files of `docs/reference/schemas`. Tests make them from the types that are
+//! printed; nothing here does.
+
+use clap::builder::PossibleValuesParser;
+
+/// A schema that users can rely on.
+#[derive(Debug)]
+pub struct Published {
+    /// Its name and version, as documents say it in `schema`.
+    pub name: &'static str,
+    /// What prints such documents.
+    pub of: &'static str,
+    /// The schema.
+    pub text: &'static str,
+}
+
+macro_rules! published {
+    ($name:literal, $of:literal) => {
+        Published {
+            name: $name,
+            of: $of,
+            text: include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../docs/reference/schemas/",
+                $name,
+                ".json"
+            )),
+        }
+    };
+}
+
+/// All of them.
+pub const PUBLISHED: [Published; 21] = [
+    published!("muster.request.v1", "rpc do -j, rpc cancel -j"),
+    published!("muster.request.lines.v1", "each line of rpc do --jsonl"),
+    published!("muster.ping.v1", "rpc ping -j"),
+    published!("muster.nodes.v1", "rpc find -j"),
+    published!("muster.facts.v1", "rpc facts -j"),
+    published!("muster.inventory.v1", "rpc inventory NODE -j"),
+    published!("muster.collectives.v1", "rpc inventory --collectives -j"),
+    published!("muster.explain.v1", "rpc explain -j"),
+    published!("muster.jobs.v1", "rpc job list -j"),
+    published!("muster.job.v1", "rpc job show -j"),
+    published!("muster.job.diff.v1", "rpc job diff -j"),
+    published!("muster.doctor.v1", "rpc doctor -j"),
+    published!("muster.plugins.v1", "rpc plugin list -j"),
+    published!("muster.plugin.check.v1", "rpc plugin check -j"),
+    published!("muster.policy.check.v1", "rpc policy check -j"),
+    published!("muster.policy.explain.v1", "rpc policy explain -j"),
+    published!("muster.policy.test.v1", "rpc policy test -j"),
+    published!("muster.audit.verdict.v1", "rpc audit verify -j"),
+    published!("muster.org.list.v1", "rpc org list -j"),
+    published!("muster.org.show.v1", "rpc org show -j"),
+    published!(
+        "muster.org.party.v1",
+        "each element of rpc org show NAME -j"
+    ),
+];
+
+/// A parser of their names.
+pub fn names() -> PossibleValuesParser {
+    PUBLISHED
+        .iter()
+        .map(|schema| schema.name)
+        .collect::<Vec<_>>()
+        .into()
+}
+
+#[cfg(test)]
+mod tests;

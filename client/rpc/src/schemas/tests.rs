@@ -1,0 +1,127 @@
+//! The published schemas equal those of the types that are printed. `UPDATE_GOLDEN=1` writes them anew; a field that is
+//! renamed or taken away is then seen in the difference, and needs a new version.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use super::PUBLISHED;
+use crate::commands::org;
+use crate::render;
+
+/// The schema of what a type prints, without references, for people read it too.
+fn of<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let settings = settings.with(|settings| settings.inline_subschemas = true);
+    settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value()
+}
+
+/// The schema of this name, made from the type.
+fn made(name: &str) -> Value {
+    let mut schema = match name {
+        "muster.request.v1" => of::<render::json::Request<'_>>(),
+        "muster.request.lines.v1" => of::<render::jsonl::Line<'_>>(),
+        "muster.ping.v1" => of::<render::ping::Document<'_>>(),
+        "muster.nodes.v1" => of::<render::nodes::Document<'_>>(),
+        "muster.facts.v1" => of::<render::facts::Document<'_>>(),
+        "muster.inventory.v1" => of::<render::inventory::Document<'_>>(),
+        "muster.collectives.v1" => of::<render::collectives::Document<'_>>(),
+        "muster.explain.v1" => of::<render::explain::Explanation>(),
+        "muster.jobs.v1" => of::<render::job::ListDocument<'_>>(),
+        "muster.job.v1" => of::<render::job::JobDocument<'_>>(),
+        "muster.job.diff.v1" => of::<render::job::DiffDocument<'_>>(),
+        "muster.doctor.v1" => of::<render::doctor::Document<'_>>(),
+        "muster.plugins.v1" => of::<render::plugins::Document<'_>>(),
+        "muster.plugin.check.v1" => of::<render::ddl_check::Document<'_>>(),
+        "muster.policy.check.v1" => of::<render::policy::Check<'_>>(),
+        "muster.policy.explain.v1" => of::<render::policy::Explained<'_>>(),
+        "muster.policy.test.v1" => of::<render::policy::Tested<'_>>(),
+        "muster.audit.verdict.v1" => of::<render::audit::Document<'_>>(),
+        "muster.org.list.v1" => of::<org::list::Document>(),
+        "muster.org.show.v1" => of::<org::show::OrganisationDocument<'_>>(),
+        "muster.org.party.v1" => of::<org::show::PartyDocument>(),
+        other => panic!("{other} is published, and nothing makes it"),
+    };
+    name_itself(&mut schema, name);
+    open(&mut schema);
+    let root = schema.as_object_mut().unwrap();
+    root.insert("$id".to_owned(), name.into());
+    root.insert("title".to_owned(), name.into());
+    // The name is what people look for first.
+    let mut ordered = Map::new();
+    for key in ["$schema", "$id", "title"] {
+        ordered.insert(key.to_owned(), root.remove(key).unwrap());
+    }
+    ordered.append(root);
+    ordered.into()
+}
+
+/// Wherever a document names its schema, it names this one.
+fn name_itself(schema: &mut Value, name: &str) {
+    if let Some(field) = schema.pointer_mut("/properties/schema") {
+        *field = json!({"const": name, "description": "The name and version of this schema."});
+    }
+    for variant in variants(schema) {
+        name_itself(variant, name);
+    }
+}
+
+fn variants(schema: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let variants = schema.get_mut("oneOf").and_then(Value::as_array_mut);
+    variants.into_iter().flatten()
+}
+
+/// Fields are added within a version, so no object may be closed.
+fn open(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for word in ["additionalProperties", "unevaluatedProperties"] {
+                if fields.get(word) == Some(&false.into()) {
+                    fields.remove(word);
+                }
+            }
+            fields.values_mut().for_each(open);
+        }
+        Value::Array(values) => values.iter_mut().for_each(open),
+        _ => {}
+    }
+}
+
+#[test]
+fn published_schemas_are_those_of_what_is_printed() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schemas");
+    for published in &PUBLISHED {
+        let text = serde_json::to_string_pretty(&made(published.name)).unwrap() + "\n";
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(
+                directory.join(published.name).with_added_extension("json"),
+                text,
+            )
+            .unwrap();
+        } else {
+            let name = published.name;
+            assert_eq!(published.text, text, "{name}; UPDATE_GOLDEN=1 rewrites it");
+        }
+    }
+}
+
+#[test]
+fn every_published_file_is_in_the_list() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schemas");
+    let files = std::fs::read_dir(directory).unwrap();
+    let mut files: Vec<String> = files
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let mut listed: Vec<String> = PUBLISHED
+        .iter()
+        .map(|schema| format!("{}.json", schema.name))
+        .collect();
+    files.sort();
+    listed.sort();
+    assert_eq!(files, listed);
+}
