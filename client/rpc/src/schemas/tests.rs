@@ -5,7 +5,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::PUBLISHED;
 use crate::commands::org;
@@ -52,13 +52,7 @@ fn made(name: &str) -> Value {
     let root = schema.as_object_mut().unwrap();
     root.insert("$id".to_owned(), name.into());
     root.insert("title".to_owned(), name.into());
-    // The name is what people look for first.
-    let mut ordered = Map::new();
-    for key in ["$schema", "$id", "title"] {
-        ordered.insert(key.to_owned(), root.remove(key).unwrap());
-    }
-    ordered.append(root);
-    ordered.into()
+    schema
 }
 
 /// Wherever a document names its schema, it names this one.
