@@ -454,6 +454,31 @@ async fn a_request_without_answers_is_sent_and_done() {
     assert_eq!(world.job().await["job"]["state"], "unattended");
 }
 
+/// A request that nobody waits for once went to everybody, whatever its filter said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_without_answers_keeps_its_filter() {
+    let world = World::new(3, "").await;
+    for filter in ["-F number=2", "-F number=4", "-S number=2"] {
+        let arguments: Vec<&str> = ["do", "work", "what=x", "--nr"]
+            .into_iter()
+            .chain(filter.split(' '))
+            .collect();
+        let output = world.desk.rpc(&arguments).await;
+        let expected = i32::from(filter.ends_with('4'));
+        assert_eq!(output.status.code(), Some(expected), "{}", told(&output));
+    }
+    // Nodes take requests in their order: when all have answered this one, those before it have been taken too.
+    let (_, code) = world.desk.document(&["do", "work", "what=x"]).await;
+    assert_eq!(code, 0);
+    // A search and a request each time; the second node twice more.
+    let passed: Vec<u64> = world
+        .nodes
+        .iter()
+        .map(|node| node.core.counted().passed)
+        .collect();
+    assert_eq!(passed, [2, 6, 2]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_waited_for_who_cannot_confirm() {
     let world = World::new(2, "confirm_above = 0").await;
