@@ -1,5 +1,6 @@
 //! What one daemon knows and holds, shared by all requests. It decides nothing: the pipeline's stages do.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -321,6 +322,13 @@ impl Node for Core {
 
     fn stats(&self) -> Stats {
         self.counted()
+    }
+
+    fn sandboxes(&self) -> BTreeMap<String, String> {
+        self.config
+            .as_ref()
+            .map(|config| health::sandboxes(self, config))
+            .unwrap_or_default()
     }
 
     fn findings(&self) -> Vec<Finding> {

@@ -6,9 +6,12 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use muster_api::{AgentProblem, Finding, Level, Node as _};
+use muster_host::external::enforced;
+use muster_host::sandbox::kernel_confines;
 use muster_wire::Millis;
 use nix::sys::statvfs::statvfs;
 
+use crate::assemble::external_options;
 use crate::config::{Config, check_secret_file};
 use crate::core::Core;
 
@@ -18,6 +21,8 @@ const SCARCE_PERCENT: u64 = 5;
 const FULL_BYTES: u64 = 16 * 1024 * 1024;
 /// Credentials that end sooner are told of, in milliseconds.
 const SOON: Millis = 7 * 24 * 60 * 60 * 1000;
+/// What the metadata of a program of its own say.
+const EXTERNAL: &str = "external";
 /// Findings of one check that are kept: a thousand broken files say no more than ten.
 const KEPT: usize = 10;
 
@@ -47,6 +52,25 @@ impl Health {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, Vec<Finding>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What each external agent is held to, as far as this kernel and the configuration go.
+pub(crate) fn sandboxes(core: &Core, config: &Config) -> BTreeMap<String, String> {
+    let Ok(options) = external_options(config) else {
+        return BTreeMap::new();
+    };
+    let landlock = kernel_confines();
+    let external = core
+        .agents()
+        .into_iter()
+        .filter(|info| info.provider == EXTERNAL);
+    external
+        .filter_map(|info| {
+            let ddl = core.ddl(&info.agent)?;
+            let held_to = enforced(&ddl, &options.of(&info.agent), landlock);
+            Some((info.agent, held_to))
+        })
+        .collect()
 }
 
 /// Everything that is wrong now. Looks at disks; blocks.

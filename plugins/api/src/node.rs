@@ -1,5 +1,6 @@
 //! What a plugin may ask the daemon about the node that it runs on.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -46,6 +47,10 @@ pub trait Node: fmt::Debug + Send + Sync {
     fn cancel(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)>;
     /// What the daemon has counted.
     fn stats(&self) -> Stats;
+    /// What each external agent is held to, in words, by its name.
+    fn sandboxes(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
     /// What is wrong with the daemon and its surroundings now; looks at disks, so it may block for a moment.
     fn findings(&self) -> Vec<Finding>;
 }

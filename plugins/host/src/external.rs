@@ -8,12 +8,14 @@
 
 mod action;
 mod draft;
+mod enforced;
 pub mod options;
 mod place;
 mod process;
 pub mod protocol;
 pub mod shelf;
 
+pub use enforced::enforced;
 pub use options::{AgentOptions, Confine, Options};
 pub use process::Helper;
 pub use shelf::{Change, Problem, Settle, Shelf};

@@ -61,6 +61,15 @@ const SYSTEM: [&str; 24] = [
 /// What every program may write to.
 const SINKS: [&str; 1] = ["/dev/null"];
 
+/// Whether this kernel can confine programs to files.
+pub fn kernel_confines() -> bool {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(ABI::V1))
+        .and_then(Ruleset::create)
+        .is_ok()
+}
+
 /// A program, and what it may do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -25,6 +25,7 @@ pub fn section(call: &RollCall, schemas: &Schemas) -> Section {
     findings.extend(disbelieved(&call.disbelieved));
     findings.extend(versions(answers));
     findings.extend(ddls(answers, schemas));
+    findings.extend(sandboxes(answers));
     findings.extend(own_words(answers));
     findings.extend(refusals(answers));
     if call.incomplete {
@@ -180,6 +181,25 @@ fn counted(spread: &Spread<'_>) -> String {
         .iter()
         .map(|(value, nodes)| format!("{value} ({})", nodes.len()));
     told.collect::<Vec<_>>().join(", ")
+}
+
+/// What external agents are held to; the same only once.
+fn sandboxes(answers: &[Answer]) -> Vec<Finding> {
+    let mut held: BTreeMap<(&str, &str), BTreeSet<Identity>> = BTreeMap::new();
+    for answer in answers {
+        let agents = answer.reply.data.get("sandbox").and_then(Value::as_object);
+        for (agent, words) in agents.into_iter().flatten() {
+            let key = (agent.as_str(), words.as_str().unwrap_or_default());
+            held.entry(key)
+                .or_default()
+                .insert(answer.reply.sender.clone());
+        }
+    }
+    held.into_iter()
+        .map(|((agent, words), nodes)| {
+            Finding::ok("sandbox", format!("agent {agent}: {words}")).about(nodes)
+        })
+        .collect()
 }
 
 /// What nodes find wrong with themselves; the same words only once.

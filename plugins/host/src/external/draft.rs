@@ -243,7 +243,8 @@ fn rights(ddl: &Ddl, rules: &Rules) -> Result<Rights, DraftError> {
     })
 }
 
-fn confinement(ddl: &Ddl, options: &AgentOptions) -> Option<Confinement> {
+/// What the agent is confined to, if it is.
+pub(super) fn confinement(ddl: &Ddl, options: &AgentOptions) -> Option<Confinement> {
     let declared = ddl.metadata().capabilities.clone();
     let wanted = match options.confine {
         Confine::Off => false,

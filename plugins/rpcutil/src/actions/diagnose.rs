@@ -15,6 +15,7 @@ pub(crate) struct Output {
     problems: u64,
     findings: Vec<Entry>,
     agents: BTreeMap<String, String>,
+    sandbox: BTreeMap<String, String>,
     version: String,
 }
 
@@ -46,6 +47,7 @@ impl Action for Diagnose {
             problems: findings.len() as u64,
             findings: findings.into_iter().map(entry).collect(),
             agents: agents.map(|info| (info.agent, info.version)).collect(),
+            sandbox: cx.node.sandboxes(),
             version: super::VERSION.to_owned(),
         })
     }
