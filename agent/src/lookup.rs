@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use muster_api::progress::Sink;
 use muster_api::{Context, Data, Node};
-use muster_wire::filter::{Filter, Found, Known, Lookup, Progress, Select, Truth};
+use muster_wire::filter::{Filter, Found, Known, Lookup, Progress, Truth};
 use muster_wire::identity::{Identity, Name};
 use muster_wire::policy::Question;
 use muster_wire::request::Request;
-use muster_wire::state::NodeView;
 use muster_wire::trace::Traceparent;
 use serde_json::Map;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -25,8 +24,8 @@ use crate::audit::{Outcome, Record};
 use crate::core::Core;
 
 /// The policy that says who may ask data sources: its actions are their names.
-const DATA: &str = "data";
-/// How long one request may keep data sources busy, waiting for its turn included.
+pub(crate) const DATA: &str = "data";
+/// How long a request's filter may keep data sources busy, waiting for their turn included; and how long a policy may.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// Requests whose questions are asked at the same time.
 const RUNNING: usize = 8;
@@ -56,16 +55,7 @@ impl Gate {
     }
 }
 
-/// On whose behalf a question is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asker {
-    /// The caller, who wrote the expression: held against the policy `data`.
-    Caller,
-    /// The node's own configuration, such as a policy: may ask everything.
-    Node,
-}
-
-/// The questions that one request asks of this node's data sources. Each is asked once, whoever needs its answer.
+/// The questions that one request asks of this node's data sources. What is answered is asked once, whoever needs it.
 #[derive(Debug)]
 pub struct Lookups {
     core: Arc<Core>,
@@ -81,7 +71,7 @@ pub struct Lookups {
 }
 
 impl Lookups {
-    /// Begins for a request that is proven and fresh; its time runs from now.
+    /// Begins for a request that is proven and fresh; nothing is asked yet.
     pub fn new(
         core: &Arc<Core>,
         request: &Request,
@@ -102,51 +92,61 @@ impl Lookups {
         }
     }
 
-    /// Holds an expression against this node, and asks what that needs.
-    pub async fn select(&mut self, asker: Asker, select: &Select) -> Truth {
-        self.evaluate(asker, |node, known| select.evaluate(node, known))
-            .await
-    }
-
-    /// The same for a whole filter.
-    pub async fn filter(&mut self, asker: Asker, filter: &Filter) -> Truth {
-        self.evaluate(asker, |node, known| filter.evaluate(node, known))
-            .await
-    }
-
-    async fn evaluate<'a>(
-        &mut self,
-        asker: Asker,
-        progress: impl Fn(&NodeView<'_>, &Known) -> Progress<'a>,
-    ) -> Truth {
-        // What this asker knows: a denial is the caller's alone, and must not blind the node.
+    /// Holds a filter against this node on behalf of the caller, and asks what that needs and the caller may ask.
+    pub async fn filter(&mut self, filter: &Filter) -> Truth {
         let mut known = Known::default();
+        self.begin();
         loop {
             let core = Arc::clone(&self.core);
-            let lookup = match core.view(|node| progress(node, &known)) {
+            let lookup = match core.view(|node| filter.evaluate(node, &known)) {
                 Progress::Decided(truth) => return truth,
                 Progress::Needs(lookup) => lookup,
             };
-            let found = if asker == Asker::Caller && !self.allowed(&lookup.source) {
-                Found::Unknown("denied".to_owned())
-            } else {
+            let found = if self.allowed(&lookup.source).await {
                 self.answer(lookup).await
+            } else {
+                Found::Unknown("denied".to_owned())
             };
             known.insert(lookup.clone(), found);
         }
     }
 
-    /// The answer to a question: the earlier one, if it was asked before.
+    /// Goes on with something until it is decided, and asks what it needs on behalf of the node, which may ask everything. The
+    /// caller's denials do not blind the node, and what kept the caller waiting costs the node no time.
+    pub async fn settle<'a, T>(&mut self, progress: impl Fn(&Known) -> Progress<'a, T>) -> T {
+        let mut known = Known::default();
+        self.begin();
+        loop {
+            let lookup = match progress(&known) {
+                Progress::Decided(decided) => return decided,
+                Progress::Needs(lookup) => lookup,
+            };
+            let found = self.answer(lookup).await;
+            known.insert(lookup.clone(), found);
+        }
+    }
+
+    /// From now on there is time again.
+    fn begin(&mut self) {
+        self.until = Instant::now() + REQUEST_TIME;
+    }
+
+    /// The answer to a question: the earlier one, if it was answered before. What kept an answer away is not remembered: it may have
+    /// been the caller's doing.
     async fn answer(&mut self, lookup: &Lookup) -> Found {
         if let Some(found) = self.answers.get(lookup) {
             return found.clone();
         }
-        let found = self.ask(lookup).await.unwrap_or_else(|why| {
-            tracing::debug!(request = %self.request, %lookup, why, "a data source did not answer");
-            Found::Unknown(why)
-        });
-        self.answers.insert(lookup.clone(), found.clone());
-        found
+        match self.ask(lookup).await {
+            Ok(found) => {
+                self.answers.insert(lookup.clone(), found.clone());
+                found
+            }
+            Err(why) => {
+                tracing::debug!(request = %self.request, %lookup, why, "a data source did not answer");
+                Found::Unknown(why)
+            }
+        }
     }
 
     async fn ask(&self, lookup: &Lookup) -> Result<Found, String> {
@@ -182,7 +182,7 @@ impl Lookups {
     }
 
     /// Whether the caller may ask this source. A denial is recorded once.
-    fn allowed(&mut self, source: &str) -> bool {
+    async fn allowed(&mut self, source: &str) -> bool {
         if self.denied.iter().any(|denied| denied == source) {
             return false;
         }
@@ -190,16 +190,23 @@ impl Lookups {
             return false;
         };
         let policy = self.core.policy.get();
-        let decision = self.core.view(|node| {
-            policy.decide(&Question {
-                caller: &self.caller,
-                agent: &agent,
-                action: &action,
-                node,
-                now: self.core.clock.now(),
+        let (core, caller) = (Arc::clone(&self.core), self.caller.clone());
+        let decision = self
+            .settle(|known| {
+                core.view(|node| {
+                    let question = Question {
+                        caller: &caller,
+                        agent: &agent,
+                        action: &action,
+                        node,
+                        now: core.clock.now(),
+                    };
+                    policy.judge(&question, known)
+                })
             })
-        });
-        if decision.allowed {
+            .await;
+        // Nobody can approve a part of a filter.
+        if decision.allowed && decision.approved_by.is_none() {
             return true;
         }
         self.core.counters.denied.count();

@@ -50,6 +50,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use muster_wire::filter::Known;
     use muster_wire::identity::{Identity, Name};
     use muster_wire::policy::{PolicyFault, PolicySet, Question, Verdict};
     use muster_wire::state::{Facts, NodeView};
@@ -65,13 +66,16 @@ mod tests {
             agents: &[],
             collectives: &[],
         };
-        let decision = set.decide(&Question {
-            caller: &Identity::parse("rip").unwrap(),
-            agent: &Name::parse(agent).unwrap(),
-            action: &Name::parse("stop").unwrap(),
-            node: &node,
-            now: 0,
-        });
+        let decision = set.decide(
+            &Question {
+                caller: &Identity::parse("rip").unwrap(),
+                agent: &Name::parse(agent).unwrap(),
+                action: &Name::parse("stop").unwrap(),
+                node: &node,
+                now: 0,
+            },
+            &Known::default(),
+        );
         let sign = if decision.allowed { '+' } else { '-' };
         format!("{sign}{}", decision.rule)
     }

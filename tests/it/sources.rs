@@ -10,7 +10,7 @@ use muster_tests::nats_server::PATIENCE;
 use muster_wire::filter::Filter;
 use muster_wire::identity::Identity;
 use muster_wire::request::{Request, Target};
-use muster_wire::status::Status;
+use muster_wire::status::{Reason, Status};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -236,4 +236,139 @@ async fn nothing_is_looked_up_for_stale_or_forged_requests() {
     // The same, fresh and whole, is looked up: once, for it is not taken twice.
     let reply = caller.send(&request(caller, "probe().value=7")).await;
     assert_eq!((reply.statuscode, probe.asked()), (Status::Ok, 1));
+}
+
+/// A node whose policy for `rpcutil` asks the probe.
+async fn governed(probe: &Probe, policy: &str) -> World {
+    World::new(|blueprint| {
+        blueprint.data.push(probe.data());
+        blueprint.facts = json!({"country": "uk"});
+        let policy = ("rpcutil.policy".to_owned(), policy.to_owned());
+        blueprint.policies.push(policy);
+    })
+    .await
+}
+
+/// The rule that denies, or nothing if it is allowed.
+async fn denied(caller: &Caller, action: &str, data: serde_json::Value) -> Option<String> {
+    let reply = caller.ask(NODE, "rpcutil", action, data).await.reply;
+    match reply.reason {
+        Some(Reason::Denied { rule }) => Some(rule),
+        _ => {
+            assert_eq!(reply.statuscode, Status::Ok, "{}", reply.statusmsg);
+            None
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_policy_decides_by_what_a_source_answers() {
+    let probe = Probe::default();
+    let policy = "deny\t*\tget_facts\tprobe('facts').value=7\n\
+                  allow\trip\tget_fact\tcountry=uk or probe('nothing').value=7\n\
+                  allow\trip\tget_facts collective_info\tprobe().value=7 and country=uk\n\
+                  allow\trip\tdaemon_stats\tprobe().value=8\n\
+                  deny\t*\tagent_inventory\tnosuch().x=1\nallow\t*\tagent_inventory inventory\t*\n";
+    let world = governed(&probe, policy).await;
+    let caller = &world.caller;
+    let rule = async |action: &str| denied(caller, action, json!({})).await;
+    assert_eq!(
+        denied(caller, "get_fact", json!({"fact": "country"})).await,
+        None
+    );
+    assert_eq!(probe.asked(), 0, "facts had decided");
+    assert_eq!(rule("collective_info").await, None);
+    assert_eq!(probe.asked(), 1);
+    let by_line = |line: &str| Some(format!("rpcutil.policy{line}"));
+    let facts = denied(caller, "get_facts", json!({"facts": "country"})).await;
+    assert_eq!(facts, by_line(":1"));
+    assert_eq!(rule("daemon_stats").await, by_line(" (no line matches)"));
+    // A source that the node has not got cannot tell, and that is denied; others are not touched by it.
+    let unknown = rule("agent_inventory").await;
+    assert_eq!(unknown, by_line(":5 (unknown: nosuch().x==1)"));
+    assert_eq!(rule("inventory").await, None);
+    let audit = world.node.audit();
+    let denied = audit.iter().filter(|record| record["verdict"] == "denied");
+    assert_eq!(denied.count(), 3);
+}
+
+#[tokio::test]
+async fn a_source_that_hangs_denies_and_delays_nobody() {
+    let probe = Probe {
+        hangs: true,
+        ..Probe::default()
+    };
+    let policy = "allow\trip\tping\t*\ndeny\t*\tget_fact\tprobe().value=7\nallow\trip\tget_fact\t*\n\
+                  allow\trip\tcollective_info\tprobe('x').value=7\n";
+    let world = governed(&probe, policy).await;
+    let caller = &world.caller;
+    let slow = denied(caller, "get_fact", json!({"fact": "country"}));
+    let others = async {
+        // Taken in while the source hangs, and answered before it gives up.
+        tokio::time::timeout(PATIENCE, async {
+            while probe.asked() == 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .unwrap();
+        let given_up = probe.given_up.notified();
+        let reply = caller.send(&caller.request()).await;
+        assert_eq!(reply.statuscode, Status::Ok);
+        let mut given_up = std::pin::pin!(given_up);
+        assert!(!given_up.as_mut().enable(), "the source gave up before");
+    };
+    let (rule, ()) = tokio::join!(slow, others);
+    let expected = "rpcutil.policy:2 (unknown: probe().value==7)";
+    assert_eq!(rule.as_deref(), Some(expected));
+    let rule = denied(caller, "collective_info", json!({})).await;
+    assert_eq!(rule.as_deref(), Some("rpcutil.policy (no line matches)"));
+}
+
+#[tokio::test]
+async fn what_a_filter_has_asked_is_not_asked_again_for_a_policy() {
+    let probe = Probe::default();
+    let world = governed(&probe, "allow\trip\t*\tprobe().value=7\n").await;
+    let caller = &world.caller;
+    let reply = caller.send(&request(caller, "probe().value=7")).await;
+    assert_eq!((reply.statuscode, probe.asked()), (Status::Ok, 1));
+}
+
+#[tokio::test]
+async fn a_denied_source_blinds_the_caller_and_not_the_policy() {
+    let probe = Probe::default();
+    let world = World::new(|blueprint| {
+        blueprint.data.push(probe.data());
+        for (name, policy) in [
+            ("rpcutil.policy", "allow\trip\t*\tprobe().value=7\n"),
+            (
+                "data.policy",
+                "deny\trip\tprobe\tprobe('rule').value=7\nallow\trip\tfact\t*\t*\tapproved-by=anna\npolicy default allow\n",
+            ),
+        ] {
+            blueprint.policies.push((name.to_owned(), policy.to_owned()));
+        }
+    })
+    .await;
+    let caller = &world.caller;
+    // The filter may not ask; the policy of the data sources, and that of the agent, may.
+    let either = "probe().value=7 or fstat('/etc/passwd').present";
+    let reply = caller.send(&request(caller, either)).await;
+    assert_eq!((reply.statuscode, probe.asked()), (Status::Ok, 2));
+    // Nor may it be read by an action, or what nobody could approve.
+    let read = async |source: &str| {
+        let data = json!({"source": source, "query": "/etc/passwd"});
+        denied(caller, "get_data", data).await
+    };
+    assert_eq!(read("probe").await.as_deref(), Some("data.policy:1"));
+    assert_eq!(read("fact").await.as_deref(), Some("data.policy:2"));
+    assert_eq!(read("fstat").await, None);
+    let data = json!({"source": "nosuch"});
+    let reply = caller.ask(NODE, "rpcutil", "get_data", data).await.reply;
+    assert_eq!(reply.statuscode, Status::InvalidData, "{}", reply.statusmsg);
+    let audit = world.node.audit();
+    let record = audit
+        .iter()
+        .rfind(|record| record["rule"] == "data.policy:1");
+    assert_eq!(record.unwrap()["action"], "get_data");
 }

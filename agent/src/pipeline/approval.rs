@@ -1,6 +1,8 @@
 //! Within stage 6: whether a second person agrees, where the policy or the node demands one.
 
+use muster_wire::Millis;
 use muster_wire::approval::{Approved, open_approval};
+use muster_wire::filter::{Known, Progress};
 use muster_wire::fresh::Insertion;
 use muster_wire::identity::Identity;
 use muster_wire::policy::{PolicySet, Question};
@@ -21,31 +23,25 @@ pub(crate) struct Approver {
     pub(crate) proposal: Uuid,
 }
 
-/// Who has approved the request, or why that does not count. From now on the same approval counts no more here.
-pub(super) fn check(
+/// Who has approved the request, or why that does not count; or the data source that must say whether the approver may. Once it
+/// is decided that it counts, the same approval counts no more here.
+pub(super) fn check<'p>(
     core: &Core,
     accepted: &Accepted,
-    policy: &PolicySet,
+    policy: &'p PolicySet,
     wanted: Option<&str>,
-) -> Result<Approver, String> {
-    let (request, caller) = (&accepted.asked.request, &accepted.asked.caller);
+    known: &Known,
+) -> Progress<'p, Result<Approver, String>> {
+    let request = &accepted.asked.request;
     let by = wanted.map_or_else(
         || "a second person who may do the same".to_owned(),
         |wanted| format!("one of: {wanted}"),
     );
-    let Some(text) = &request.approval else {
-        return Err(format!("it takes the approval of {by}"));
+    let now = core.clock.now();
+    let opened = match open(core, accepted, &by, now) {
+        Ok(opened) => opened,
+        Err(why) => return Progress::Decided(Err(why)),
     };
-    let (trust, now) = (core.trust.get(), core.clock.now());
-    let refused =
-        |error: &dyn std::error::Error| format!("its approval does not count: {}", chain(error));
-    let opened = open_approval(text, &trust, &core.tokens, now).map_err(|error| refused(&error))?;
-    let schema = accepted.registry.agent(request.agent.as_str());
-    let schema = schema.and_then(|agent| agent.ddl().action(request.action.as_str()));
-    let is_secret = |name: &str| schema.is_some_and(|action| action.is_sensitive(name));
-    opened
-        .covers(request, caller, now, is_secret)
-        .map_err(|error| refused(&error))?;
     let approver = &opened.approver.identity;
     let may = core.view(|node| {
         let asked = |caller| Question {
@@ -55,17 +51,38 @@ pub(super) fn check(
             node,
             now,
         };
-        policy.may_approve(&asked(&request.caller), &asked(approver))
+        policy.may_approve(&asked(&request.caller), &asked(approver), known)
     });
-    if !may {
-        return Err(format!("{approver} may not approve it; it takes {by}"));
-    }
-    use_up(core, &opened)?;
-    Ok(Approver {
-        identity: approver.clone(),
-        key: opened.approver.key.to_string(),
-        proposal: opened.proposed.proposal.id,
+    may.map(|may| {
+        if !may {
+            return Err(format!("{approver} may not approve it; it takes {by}"));
+        }
+        use_up(core, &opened)?;
+        Ok(Approver {
+            identity: approver.clone(),
+            key: opened.approver.key.to_string(),
+            proposal: opened.proposed.proposal.id,
+        })
     })
+}
+
+/// The request's approval, if it is one of this request by somebody who is believed.
+fn open(core: &Core, accepted: &Accepted, by: &str, now: Millis) -> Result<Approved, String> {
+    let (request, caller) = (&accepted.asked.request, &accepted.asked.caller);
+    let Some(text) = &request.approval else {
+        return Err(format!("it takes the approval of {by}"));
+    };
+    let trust = core.trust.get();
+    let refused =
+        |error: &dyn std::error::Error| format!("its approval does not count: {}", chain(error));
+    let opened = open_approval(text, &trust, &core.tokens, now).map_err(|error| refused(&error))?;
+    let schema = accepted.registry.agent(request.agent.as_str());
+    let schema = schema.and_then(|agent| agent.ddl().action(request.action.as_str()));
+    let is_secret = |name: &str| schema.is_some_and(|action| action.is_sensitive(name));
+    opened
+        .covers(request, caller, now, is_secret)
+        .map_err(|error| refused(&error))?;
+    Ok(opened)
 }
 
 /// Remembers the approval as requests are remembered: until it is over, and beyond a restart.

@@ -3,36 +3,26 @@
 //! A filter that needs data sources takes a way of its own, beside the order of arrival: [`settle`]. A node that cannot
 //! tell whether it is meant is not: it says nothing.
 
-use std::sync::Arc;
-
 use muster_wire::filter::{Known, Progress, Truth};
 use muster_wire::request::{Request, Target};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio_util::sync::CancellationToken;
 
 use super::watch::{Watch, Watched};
 use super::{Asked, Stop};
 use crate::core::Core;
-use crate::lookup::{Asker, Lookups};
-
-/// A request that is fresh, and for us unless data sources say otherwise.
-#[derive(Debug)]
-pub struct Undecided {
-    asked: Asked,
-    /// Its place among those whose data sources are asked.
-    place: OwnedSemaphorePermit,
-}
+use crate::lookup::Lookups;
 
 /// A request that may be for us.
 pub(super) enum Meant {
     Us(Asked),
-    Perhaps(Undecided),
+    /// Data sources must say, and this is its place among those that ask them.
+    Perhaps(Asked, OwnedSemaphorePermit),
 }
 
 impl Watched for Meant {
     fn watch(&mut self) -> &mut Watch {
         match self {
-            Self::Us(asked) | Self::Perhaps(Undecided { asked, .. }) => asked.watch(),
+            Self::Us(asked) | Self::Perhaps(asked, _) => asked.watch(),
         }
     }
 }
@@ -52,7 +42,7 @@ pub(super) fn meant_for_us(core: &Core, judged: Result<Asked, Stop>) -> Result<M
         }
         (None, Ok(asked)) => {
             if let Some(place) = core.lookups.enter() {
-                return Ok(Meant::Perhaps(Undecided { asked, place }));
+                return Ok(Meant::Perhaps(asked, place));
             }
             tracing::warn!(
                 request = %asked.request.id,
@@ -66,18 +56,14 @@ pub(super) fn meant_for_us(core: &Core, judged: Result<Asked, Stop>) -> Result<M
 
 /// Asks the data sources. Takes as long as they may take.
 pub(super) async fn settle(
-    core: &Arc<Core>,
-    undecided: Undecided,
-    stopping: &CancellationToken,
+    core: &Core,
+    asked: Asked,
+    lookups: &mut Lookups,
 ) -> Result<Asked, Stop> {
-    let Undecided { asked, place } = undecided;
-    let Target::Filter(filter) = &asked.request.target else {
-        return Ok(asked);
+    let truth = match &asked.request.target {
+        Target::Nodes(_) => Truth::True,
+        Target::Filter(filter) => lookups.filter(filter).await,
     };
-    let key = Some(asked.caller.key.to_string());
-    let mut lookups = Lookups::new(core, &asked.request, key, stopping);
-    let truth = lookups.filter(Asker::Caller, filter).await;
-    drop(place);
     if truth == Truth::True {
         core.counters.passed.count();
         return Ok(asked);

@@ -3,12 +3,12 @@
 //! ```text
 //! decode -> verify -> fresh -> matches -> unseal -> validate -> authorise -> dispatch -> reply
 //!                                 |                                |             |
-//!                          data sources                            +--> audit <--+
+//!                                 +--------- data sources ---------+--> audit <--+
 //! ```
 //!
 //! [`accept`] is everything up to `authorise`: quick, without waiting, in the order of arrival. Only what needs data sources
-//! to tell whether it is meant for this node waits at `matches`, for [`decide`]. [`execute`] is the rest: it
-//! takes as long as the action. A stage that stops a request says so with a `Stop`: silently, when nobody is entitled to an
+//! to tell whether it is meant for this node, or allowed here, waits at `matches` or `authorise`, for [`decide`]. [`execute`] is the
+//! rest: it takes as long as the action. A stage that stops a request says so with a `Stop`: silently, when nobody is entitled to an
 //! answer, or with a refusal for an authentic caller.
 
 mod approval;
@@ -38,12 +38,13 @@ use muster_wire::status::{Reason, Status};
 use muster_wire::token::Verified;
 use muster_wire::trace::{StageName, Traceparent};
 use serde_json::{Map, Value};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-pub use matches::Undecided;
-
 use crate::core::Core;
+use crate::lookup::Lookups;
+use authorise::Judged;
 use matches::Meant;
 use progress::Listener;
 use watch::Watch;
@@ -149,8 +150,34 @@ impl Stop {
 pub enum Taken {
     /// It is to be executed.
     Accepted(Box<Accepted>),
-    /// Whether it is for this node is still to be found out.
+    /// Whether it is for this node, or allowed, is still to be found out.
     Undecided(Box<Undecided>),
+}
+
+/// A request that waits for data sources.
+#[derive(Debug)]
+pub struct Undecided {
+    open: Open,
+    /// Its place among those that wait.
+    place: OwnedSemaphorePermit,
+}
+
+/// What is open.
+#[derive(Debug)]
+enum Open {
+    /// Whether it is for this node.
+    Meant(Asked),
+    /// Whether its caller may.
+    Allowed(Accepted),
+}
+
+impl Open {
+    fn asked(&self) -> &Asked {
+        match self {
+            Self::Meant(asked) => asked,
+            Self::Allowed(accepted) => &accepted.asked,
+        }
+    }
 }
 
 /// Takes a request in: all stages that need no waiting. Either there is something to do, or perhaps a refusal to send.
@@ -159,16 +186,36 @@ pub fn accept(core: &Core, incoming: &Incoming) -> Result<Taken, Option<Outgoing
     arrival(core, incoming).map_err(|stop| told(core, stop))
 }
 
-/// Finds out whether a request is for this node, and takes it through the stages that were left.
+/// Finds out what is open of a request, and takes it through the stages that were left.
 pub async fn decide(
     core: &Arc<Core>,
     undecided: Undecided,
     stopping: &CancellationToken,
 ) -> Result<Accepted, Option<Outgoing>> {
-    let settled = matches::settle(core, undecided, stopping).await;
-    watch::lap(StageName::Match, settled)
-        .and_then(|asked| admission(core, asked))
-        .map_err(|stop| told(core, stop))
+    let Undecided { open, place } = undecided;
+    let decided = settle(core, open, stopping).await;
+    drop(place);
+    decided.map_err(|stop| told(core, stop))
+}
+
+async fn settle(
+    core: &Arc<Core>,
+    open: Open,
+    stopping: &CancellationToken,
+) -> Result<Accepted, Stop> {
+    let asked = open.asked();
+    let key = Some(asked.caller.key.to_string());
+    let mut lookups = Lookups::new(core, &asked.request, key, stopping);
+    let accepted = match open {
+        Open::Meant(asked) => {
+            let settled = matches::settle(core, asked, &mut lookups).await;
+            let asked = watch::lap(StageName::Match, settled)?;
+            valid(core, asked)?
+        }
+        Open::Allowed(accepted) => accepted,
+    };
+    let authorised = authorise::settle(core, accepted, &mut lookups).await;
+    watch::lap(StageName::Authorise, authorised)
 }
 
 fn arrival(core: &Core, incoming: &Incoming) -> Result<Taken, Stop> {
@@ -181,17 +228,24 @@ fn arrival(core: &Core, incoming: &Incoming) -> Result<Taken, Stop> {
     }
     let freshness = watch::lap(StageName::Fresh, fresh::judge(core, asked));
     let meant = matches::meant_for_us(core, freshness);
-    match watch::lap(StageName::Match, meant)? {
-        Meant::Us(asked) => admission(core, asked).map(Box::new).map(Taken::Accepted),
-        Meant::Perhaps(undecided) => Ok(Taken::Undecided(Box::new(undecided))),
-    }
+    let (open, place) = match watch::lap(StageName::Match, meant)? {
+        Meant::Perhaps(asked, place) => (Open::Meant(asked), place),
+        Meant::Us(asked) => {
+            let valid = valid(core, asked)?;
+            match watch::lap(StageName::Authorise, authorise::at_once(core, valid))? {
+                Judged::Allowed(accepted) => return Ok(Taken::Accepted(Box::new(accepted))),
+                Judged::Open(accepted, place) => (Open::Allowed(accepted), place),
+            }
+        }
+    };
+    Ok(Taken::Undecided(Box::new(Undecided { open, place })))
 }
 
-fn admission(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
+/// Opens the inputs, and holds them against their schema.
+fn valid(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
     let opened = unseal::inputs(core, asked);
     let valid = opened.and_then(|asked| validate::inputs(core, asked));
-    let valid = watch::lap(StageName::Validate, valid)?;
-    watch::lap(StageName::Authorise, authorise::decide(core, valid))
+    watch::lap(StageName::Validate, valid)
 }
 
 /// Records a refusal, and makes the answer that tells it.

@@ -2,12 +2,14 @@
 //! [`muster_wire::policy`]; nobody is asked, and nothing prints.
 
 mod cases;
+mod data;
 mod error;
 mod lint;
 mod node;
 mod read;
 
 pub use cases::{Cases, Outcome};
+pub use data::Supposed;
 pub use error::PolicyError;
 pub use lint::{Finding, Level, Loaded, look_over};
 pub use node::SavedNode;

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
+use muster_wire::filter::Known;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::policy::{PolicySet, Question, Source, Verdict};
 use muster_wire::state::{Facts, NodeView};
@@ -37,8 +38,8 @@ fuzz_target!(|text: &str| {
             node: &node,
             now: 1_795_000_000_000,
         };
-        let decision = set.decide(&asked);
-        let explained = set.explain(&asked);
+        let decision = set.decide(&asked, &Known::default());
+        let explained = set.explain(&asked, &Known::default());
         assert_eq!(decision, explained.decision);
         let decided = explained.steps.iter().find(|step| step.mismatch.is_none());
         if let Some(step) = decided {

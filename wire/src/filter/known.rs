@@ -42,11 +42,11 @@ pub enum Truth {
     Unknown,
 }
 
-/// How far an evaluation got.
+/// How far an evaluation got: of a filter, to a truth; of a policy, to a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress<'a> {
+pub enum Progress<'a, T = Truth> {
     /// To its end.
-    Decided(Truth),
+    Decided(T),
     /// To this question, which is not among what is known.
     Needs(&'a Lookup),
 }
@@ -62,6 +62,12 @@ impl Known {
         self.0.get(lookup)
     }
 
+    /// The questions that were asked in vain.
+    pub fn unanswered(&self) -> impl Iterator<Item = &Lookup> {
+        let unknown = |(lookup, found)| matches!(found, &Found::Unknown(_)).then_some(lookup);
+        self.0.iter().filter_map(unknown)
+    }
+
     /// How many questions were asked.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -70,6 +76,16 @@ impl Known {
     /// Whether nothing was asked.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+impl<'a, T> Progress<'a, T> {
+    /// The same, with something else made of what was decided.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Progress<'a, U> {
+        match self {
+            Self::Decided(decided) => Progress::Decided(make(decided)),
+            Self::Needs(lookup) => Progress::Needs(lookup),
+        }
     }
 }
 

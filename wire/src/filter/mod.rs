@@ -40,7 +40,7 @@ pub use known::{Found, Known, Lookup, Progress, Truth};
 pub use pattern::{Expression, MAX_PATTERN_BYTES, Pattern};
 pub use select::{
     MAX_SELECT_BYTES, MAX_SELECT_DEPTH, MAX_SELECT_LOOKUPS, MAX_SELECT_REGEXES, MAX_SELECT_TERMS,
-    Select,
+    Select, Stated,
 };
 pub use sources::{Check, Kind, Query, Source, Sources};
 pub use term::{FactTerm, Operator};

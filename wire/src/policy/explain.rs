@@ -5,6 +5,7 @@ use std::fmt;
 use super::Verdict;
 use super::set::Decision;
 use crate::Millis;
+use crate::filter::Lookup;
 
 /// Why a question is answered as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Explanation {
     pub steps: Vec<Step>,
     /// The answer.
     pub decision: Decision,
+    /// Questions to data sources that mattered, and whose answers nobody knew.
+    pub unknown: Vec<Lookup>,
 }
 
 /// A rule that was looked at.
@@ -28,6 +31,8 @@ pub struct Step {
     pub verdict: Verdict,
     /// Why it did not decide; nothing, if it did.
     pub mismatch: Option<Mismatch>,
+    /// The conditions that nobody can tell, if it depends on them: a `deny` decides then, an `allow` does not.
+    pub unknown: Vec<String>,
 }
 
 /// Why a rule is not about a question.
@@ -41,6 +46,8 @@ pub enum Mismatch {
     Action(Vec<String>),
     /// It is for these nodes.
     Node(String),
+    /// It is for these nodes, and nobody can tell whether this is one.
+    Unknown(String),
 }
 
 impl fmt::Display for Mismatch {
@@ -58,6 +65,9 @@ impl fmt::Display for Mismatch {
             Self::Caller(callers) => write!(out, "it is for the callers {callers}"),
             Self::Action(actions) => write!(out, "it is for the actions {}", actions.join(" ")),
             Self::Node(nodes) => write!(out, "it is for {nodes}"),
+            Self::Unknown(nodes) => {
+                write!(out, "it is for {nodes}, and whether this is one is unknown")
+            }
         }
     }
 }

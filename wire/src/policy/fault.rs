@@ -106,11 +106,9 @@ pub enum PolicyFault {
     /// Not facts or classes as in `-W`, nor an expression as in `-S`.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// An expression that needs a data source.
-    #[error(
-        "`{0}` is a data source; a policy speaks of facts, classes and agents only, which are always known"
-    )]
-    DataSource(String),
+    /// More questions to data sources than one file may ask.
+    #[error("more than {0} different questions to data sources in one policy")]
+    TooManyLookups(usize),
     /// A class among the facts, which is probably a fact without its value.
     #[error("`{0}` is not a fact term such as `customer=acme`; classes are the fifth field")]
     ClassAmongFacts(String),

@@ -1,14 +1,19 @@
 //! One policy file: its rules in their order, and its default.
 
+use std::collections::BTreeSet;
+
 use super::explain::Step;
 use super::fault::{Flaw, PolicyFault};
 use super::groups::Groups;
-use super::rule::Rule;
+use super::rule::{Fit, Rule};
 use super::span::{Span, lines};
 use super::{Question, Verdict};
+use crate::filter::{Known, Lookup, Progress};
 
 /// Most rules in one file: each is looked at for each request.
 const MAX_RULES: usize = 4096;
+/// Most different questions to data sources in one file: each may cost the node something for each request.
+pub const MAX_LOOKUPS: usize = 64;
 /// So many things wrong with a file are told.
 const MAX_FLAWS: usize = 32;
 
@@ -17,6 +22,8 @@ const MAX_FLAWS: usize = 32;
 pub struct PolicyFile {
     rules: Vec<Rule>,
     default: Option<(usize, Verdict)>,
+    /// The questions to data sources of all rules.
+    lookups: BTreeSet<Lookup>,
 }
 
 impl PolicyFile {
@@ -26,6 +33,7 @@ impl PolicyFile {
         let mut file = Self {
             rules: Vec::new(),
             default: None,
+            lookups: BTreeSet::new(),
         };
         let mut flaws = Vec::new();
         for (line, span) in lines(text) {
@@ -68,7 +76,12 @@ impl PolicyFile {
         if self.rules.len() == MAX_RULES {
             return Err((span.column(), PolicyFault::TooMany(MAX_RULES)));
         }
-        self.rules.push(Rule::read(line, span, groups)?);
+        let rule = Rule::read(line, span, groups)?;
+        self.lookups.extend(rule.lookups().cloned());
+        if self.lookups.len() > MAX_LOOKUPS {
+            return Err((span.column(), PolicyFault::TooManyLookups(MAX_LOOKUPS)));
+        }
+        self.rules.push(rule);
         Ok(())
     }
 
@@ -82,28 +95,52 @@ impl PolicyFile {
         self.default
     }
 
-    /// Holds the rules against a question, one after the other, until one is about it. The rule that decided, and what was said
-    /// of those before it.
-    pub(super) fn steps(&self, asked: &Question<'_>) -> (Option<&Rule>, Vec<Step>) {
+    /// The questions to data sources that it may need answered.
+    pub fn lookups(&self) -> impl Iterator<Item = &Lookup> {
+        self.lookups.iter()
+    }
+
+    /// The first rule that decides a question, and how it stands to it; or what must be asked to tell.
+    pub(super) fn first(
+        &self,
+        asked: &Question<'_>,
+        known: &Known,
+    ) -> Progress<'_, Option<(&Rule, Fit)>> {
+        for rule in &self.rules {
+            match rule.fit(asked, known) {
+                Progress::Decided(fit) if rule.decides(fit) => {
+                    return Progress::Decided(Some((rule, fit)));
+                }
+                Progress::Decided(_) => {}
+                Progress::Needs(lookup) => return Progress::Needs(lookup),
+            }
+        }
+        Progress::Decided(None)
+    }
+
+    /// What is to be said of each rule up to the one that decides, if everything is known that this takes.
+    pub(super) fn steps(&self, asked: &Question<'_>, known: &Known) -> Vec<Step> {
         let mut steps = Vec::new();
         for rule in &self.rules {
-            let mismatch = rule.test(asked).err();
-            let decided = mismatch.is_none();
+            let Progress::Decided(fit) = rule.fit(asked, known) else {
+                break;
+            };
+            let is_unknown = fit == Fit::Unknown;
             steps.push(Step {
                 line: rule.line(),
                 text: rule.text().to_owned(),
                 verdict: rule.verdict(),
-                mismatch,
+                mismatch: rule.mismatch(fit, asked, known),
+                unknown: if is_unknown {
+                    rule.unknown(asked, known)
+                } else {
+                    Vec::new()
+                },
             });
-            if decided {
-                return (Some(rule), steps);
+            if rule.decides(fit) {
+                break;
             }
         }
-        (None, steps)
-    }
-
-    /// The first rule that is about a question.
-    pub(super) fn first(&self, asked: &Question<'_>) -> Option<&Rule> {
-        self.rules.iter().find(|rule| rule.test(asked).is_ok())
+        steps
     }
 }

@@ -19,11 +19,15 @@
 //! might have been a `deny`.
 //!
 //! An agent without a file has `default.policy`; without that, `rpcutil` and `data` have [`DEFAULT_OPEN`], so that a fresh node
-//! can be found and asked what it is, and every other agent has the configuration's default, which is to deny. Policies
-//! speak of facts, classes and agents. They never wait for a data source: an expression that names one is refused.
+//! can be found and asked what it is, and every other agent has the configuration's default, which is to deny.
 //!
-//! Everything here is a function of texts: whoever has a directory of policies reads it, and makes a [`PolicySet`] of what it read.
-//! [`PolicySet::decide`] answers a question, and [`PolicySet::explain`] says why; they cannot differ, for the one is part of the other.
+//! Expressions may ask data sources: `puppet().enabled=false`. What nobody can tell does not match an `allow` line, and does match
+//! a `deny` line.
+//!
+//! Everything here is a function of texts, and of what is [`Known`](crate::filter::Known) of data sources: whoever has a directory of
+//! policies reads it, and makes a [`PolicySet`] of what it read. [`PolicySet::judge`] answers a question or says what it
+//! must know first, [`PolicySet::decide`] answers with what is known, and [`PolicySet::explain`] says why; they cannot
+//! differ, for the one is part of the other.
 
 mod callers;
 mod explain;
@@ -38,7 +42,7 @@ mod span;
 pub use callers::{CallerWord, Callers};
 pub use explain::{Explanation, Mismatch, Step};
 pub use fault::{Flaw, PolicyFault, PolicyProblem};
-pub use file::PolicyFile;
+pub use file::{MAX_LOOKUPS, PolicyFile};
 pub use groups::Groups;
 pub use options::{InstantError, instant};
 pub use rule::Rule;

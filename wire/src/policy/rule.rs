@@ -10,7 +10,9 @@ use super::options::{self, Options};
 use super::span::Span;
 use super::{Question, Verdict};
 use crate::Millis;
-use crate::filter::{Filter, Pattern};
+use crate::filter::{
+    Filter, FilterError, Known, Lookup, Pattern, Progress, Select, Sources, Truth,
+};
 use crate::identity::Name;
 
 /// One line of a policy.
@@ -22,9 +24,34 @@ pub struct Rule {
     callers: Callers,
     /// Nothing means every action.
     actions: Option<BTreeSet<Name>>,
-    facts: Filter,
-    classes: Filter,
+    facts: Demand,
+    classes: Demand,
     options: Options,
+}
+
+/// What a rule demands of the node in one of its fields.
+#[derive(Debug, Clone, Default)]
+struct Demand {
+    filter: Filter,
+    /// As it was written, where it asks data sources.
+    written: Option<(usize, Box<str>)>,
+}
+
+/// How a rule stands to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// It is about it.
+    Matches,
+    /// Its time is over.
+    Over,
+    /// It is for other callers.
+    Caller,
+    /// It is for other actions.
+    Action,
+    /// It is for other nodes.
+    Node,
+    /// Nobody can tell whether it is for this node.
+    Unknown,
 }
 
 impl Rule {
@@ -62,33 +89,115 @@ impl Rule {
             actions: read_actions(actions)?,
             facts: read_node(facts, Place::Facts)?,
             classes: classes.map_or_else(
-                || Ok(Filter::default()),
+                || Ok(Demand::default()),
                 |classes| read_node(classes, Place::Classes),
             )?,
             options,
         })
     }
 
-    /// Whether the rule is about this question, or why not.
-    pub(super) fn test(&self, asked: &Question<'_>) -> Result<(), Mismatch> {
-        if let Some(until) = self.options.until.filter(|until| *until <= asked.now) {
-            return Err(Mismatch::Over(until));
+    /// How the rule stands to this question, or which data source must be asked to tell. Whatever costs nothing is looked at first.
+    pub(super) fn fit(&self, asked: &Question<'_>, known: &Known) -> Progress<'_, Fit> {
+        let over = |until: Millis| until <= asked.now;
+        if self.options.until.is_some_and(over) {
+            return Progress::Decided(Fit::Over);
         }
         if !self.callers.include(asked.caller) {
-            return Err(Mismatch::Caller(self.callers.to_string()));
+            return Progress::Decided(Fit::Caller);
         }
         if !self.is_about(asked.action) {
-            let actions = self.actions.iter().flatten();
-            return Err(Mismatch::Action(
-                actions.map(|action| action.as_str().to_owned()).collect(),
-            ));
+            return Progress::Decided(Fit::Action);
         }
-        for filter in [&self.facts, &self.classes] {
-            if !filter.matches(asked.node) {
-                return Err(Mismatch::Node(filter.explain()));
+        self.node(asked, known).map(|truth| match truth {
+            Truth::True => Fit::Matches,
+            Truth::False => Fit::Node,
+            Truth::Unknown => Fit::Unknown,
+        })
+    }
+
+    /// Whether a rule that stands so decides. What is unknown is denied, and never allowed.
+    pub(super) fn decides(&self, fit: Fit) -> bool {
+        match fit {
+            Fit::Matches => true,
+            Fit::Unknown => self.verdict == Verdict::Deny,
+            Fit::Over | Fit::Caller | Fit::Action | Fit::Node => false,
+        }
+    }
+
+    /// Why a rule that stands so does not decide; nothing, if it does.
+    pub(super) fn mismatch(
+        &self,
+        fit: Fit,
+        asked: &Question<'_>,
+        known: &Known,
+    ) -> Option<Mismatch> {
+        if self.decides(fit) {
+            return None;
+        }
+        Some(match fit {
+            Fit::Over => Mismatch::Over(self.options.until.unwrap_or_default()),
+            Fit::Caller => Mismatch::Caller(self.callers.to_string()),
+            Fit::Action => {
+                let actions = self.actions.iter().flatten();
+                Mismatch::Action(actions.map(|action| action.as_str().to_owned()).collect())
+            }
+            Fit::Matches | Fit::Node => Mismatch::Node(self.demanded(Truth::False, asked, known)),
+            Fit::Unknown => Mismatch::Unknown(self.demanded(Truth::Unknown, asked, known)),
+        })
+    }
+
+    /// The conditions that nobody can tell.
+    pub(super) fn unknown(&self, asked: &Question<'_>, known: &Known) -> Vec<String> {
+        let selects = self.filters().filter_map(Filter::select);
+        let conditions = selects.flat_map(|select| select.conditions(asked.node, known));
+        let unknown = conditions.filter(|(_, truth)| *truth == Some(Truth::Unknown));
+        unknown.map(|(condition, _)| condition).collect()
+    }
+
+    /// Both fields, which must both hold.
+    fn node(&self, asked: &Question<'_>, known: &Known) -> Progress<'_, Truth> {
+        let mut both = Progress::Decided(Truth::True);
+        for filter in self.filters() {
+            match (filter.evaluate(asked.node, known), both) {
+                (Progress::Decided(Truth::False), _) => return Progress::Decided(Truth::False),
+                (needs @ Progress::Needs(_), Progress::Decided(_)) => both = needs,
+                (Progress::Decided(Truth::Unknown), Progress::Decided(_)) => {
+                    both = Progress::Decided(Truth::Unknown);
+                }
+                _ => {}
             }
         }
-        Ok(())
+        both
+    }
+
+    /// The first demand that is worth this, in English.
+    fn demanded(&self, truth: Truth, asked: &Question<'_>, known: &Known) -> String {
+        let worth =
+            |filter: &&Filter| filter.evaluate(asked.node, known) == Progress::Decided(truth);
+        let found = self.filters().find(worth);
+        found.map(Filter::explain).unwrap_or_default()
+    }
+
+    fn filters(&self) -> impl Iterator<Item = &Filter> {
+        [&self.facts.filter, &self.classes.filter].into_iter()
+    }
+
+    /// The questions to data sources that it may need answered.
+    pub fn lookups(&self) -> impl Iterator<Item = &Lookup> {
+        let selects = self.filters().filter_map(Filter::select);
+        selects.flat_map(Select::lookups)
+    }
+
+    /// What no declared data source can answer in its expressions: where in the line, in characters from 1, and what is wrong.
+    pub fn undeclared(&self, sources: &Sources) -> Vec<(usize, FilterError)> {
+        let demands = [&self.facts, &self.classes].into_iter();
+        let written = demands.filter_map(|demand| demand.written.as_ref());
+        written
+            .filter_map(|(column, text)| {
+                let error = Select::parse_declared(text, sources).err()?;
+                Some((column + error.column() - 1, error))
+            })
+            .collect()
     }
 
     fn is_about(&self, action: &Name) -> bool {
@@ -113,8 +222,9 @@ impl Rule {
         outlasts
             && actions
             && self.callers.cover(&later.callers)
-            && node(&self.facts, &later.facts)
-            && node(&self.classes, &later.classes)
+            && node(&self.facts.filter, &later.facts.filter)
+            && node(&self.classes.filter, &later.classes.filter)
+            && (self.verdict == Verdict::Deny || self.lookups().next().is_none())
     }
 
     /// Its line, from 1.
@@ -184,11 +294,11 @@ enum Place {
 }
 
 /// Reads facts or classes: the words of `-W` if they are nothing else, or one expression of `-S`.
-fn read_node(field: Span<'_>, place: Place) -> Result<Filter, (usize, PolicyFault)> {
+fn read_node(field: Span<'_>, place: Place) -> Result<Demand, (usize, PolicyFault)> {
     if field.text() == "*" {
-        return Ok(Filter::default());
+        return Ok(Demand::default());
     }
-    let misplaced = |error: crate::filter::FilterError| {
+    let misplaced = |error: FilterError| {
         let column = field.column() + error.column() - 1;
         (column, PolicyFault::Filter(error))
     };
@@ -196,20 +306,20 @@ fn read_node(field: Span<'_>, place: Place) -> Result<Filter, (usize, PolicyFaul
     match words {
         Ok(filter) if are_plain(&filter) => match stray(&filter, place) {
             Some(fault) => Err((field.column(), fault)),
-            None => Ok(filter),
+            None => Ok(Demand {
+                filter,
+                written: None,
+            }),
         },
         Err(error) if !looks_compound(field.text()) => Err(misplaced(error)),
         _ => {
             let filter = Filter::default()
                 .with_select(field.text())
                 .map_err(misplaced)?;
-            let lookup = filter
-                .select()
-                .and_then(|select| select.lookups().pop().cloned());
-            match lookup {
-                Some(lookup) => Err((field.column(), PolicyFault::DataSource(lookup.to_string()))),
-                None => Ok(filter),
-            }
+            let asks = |select: &Select| !select.lookups().is_empty();
+            let asks = filter.select().is_some_and(asks);
+            let written = asks.then(|| (field.column(), field.text().into()));
+            Ok(Demand { filter, written })
         }
     }
 }

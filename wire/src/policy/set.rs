@@ -7,8 +7,9 @@ use super::explain::Explanation;
 use super::fault::{Flaw, PolicyFault, PolicyProblem};
 use super::file::PolicyFile;
 use super::groups::Groups;
-use super::rule::Rule;
+use super::rule::{Fit, Rule};
 use super::{Callers, Question, Verdict};
+use crate::filter::{Found, Known, Progress};
 use crate::identity::Name;
 
 /// The policy of `rpcutil` and of `data` where neither a file of their own nor `default.policy` exists. They only read, and
@@ -59,7 +60,8 @@ enum Book {
     },
 }
 
-/// The answer to one question, and the rule that gave it: `puppetral.policy:12`.
+/// The answer to one question, and the rule that gave it: `puppetral.policy:12`, or where it denies what is unknown,
+/// `puppetral.policy:12 (unknown: puppet().enabled==true)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// Whether the caller may.
@@ -72,7 +74,7 @@ pub struct Decision {
 
 /// What decides, and where it stands.
 enum Ruling<'a> {
-    Rule(&'a str, &'a Rule),
+    Rule(&'a str, &'a Rule, Fit),
     Default(&'a str, usize, Verdict),
     Silent(&'a str),
     Refused(&'a str),
@@ -120,51 +122,83 @@ impl PolicySet {
         (set, problems)
     }
 
-    /// Whether the caller may have this action of this agent done on this node.
-    pub fn decide(&self, asked: &Question<'_>) -> Decision {
-        decision(&self.ruling(asked), asked.agent)
+    /// Whether the caller may have this action of this agent done on this node, or which data source must be asked to tell.
+    pub fn judge(&self, asked: &Question<'_>, known: &Known) -> Progress<'_, Decision> {
+        self.ruling(asked, known)
+            .map(|ruling| ruling.decision(asked, known))
+    }
+
+    /// The same, where nobody is asked: whatever is not among what is known is unknown.
+    pub fn decide(&self, asked: &Question<'_>, known: &Known) -> Decision {
+        self.settle(asked, known.clone()).0
     }
 
     /// The same, with every rule that was looked at.
-    pub fn explain(&self, asked: &Question<'_>) -> Explanation {
+    pub fn explain(&self, asked: &Question<'_>, known: &Known) -> Explanation {
+        let (decision, settled) = self.settle(asked, known.clone());
         let (policy, steps) = match self.book(asked.agent) {
             Some(Book::Read { name, file, .. }) if self.refused.is_none() => {
-                (Some(name.clone()), file.steps(asked).1)
+                (Some(name.clone()), file.steps(asked, &settled))
             }
             _ => (None, Vec::new()),
         };
         Explanation {
             policy,
             steps,
-            decision: self.decide(asked),
+            decision,
+            unknown: settled.unanswered().cloned().collect(),
         }
     }
 
     /// Whether this other caller may approve what the question's caller asks for: it must be among those that the deciding rule
     /// names, or, where it names nobody, may itself ask for the same here.
-    pub fn may_approve(&self, asked: &Question<'_>, approver: &Question<'_>) -> bool {
-        match self.ruling(asked) {
-            Ruling::Rule(_, rule) => match rule.approvers() {
-                Some(approvers) => approvers.include(approver.caller),
-                None => self.decide(approver).allowed,
-            },
-            _ => self.decide(approver).allowed,
+    pub fn may_approve(
+        &self,
+        asked: &Question<'_>,
+        approver: &Question<'_>,
+        known: &Known,
+    ) -> Progress<'_, bool> {
+        match self.ruling(asked, known) {
+            Progress::Needs(lookup) => return Progress::Needs(lookup),
+            Progress::Decided(Ruling::Rule(_, rule, _)) => {
+                if let Some(approvers) = rule.approvers() {
+                    return Progress::Decided(approvers.include(approver.caller));
+                }
+            }
+            Progress::Decided(_) => {}
+        }
+        self.judge(approver, known).map(|decision| decision.allowed)
+    }
+
+    /// The decision, and what was known for it: what it needed beyond that is noted as unknown.
+    fn settle(&self, asked: &Question<'_>, mut known: Known) -> (Decision, Known) {
+        loop {
+            match self.judge(asked, &known) {
+                Progress::Decided(decision) => return (decision, known),
+                Progress::Needs(lookup) => {
+                    known.insert(
+                        lookup.clone(),
+                        Found::Unknown("nobody was asked".to_owned()),
+                    );
+                }
+            }
         }
     }
 
-    fn ruling<'a>(&'a self, asked: &Question<'_>) -> Ruling<'a> {
+    fn ruling(&self, asked: &Question<'_>, known: &Known) -> Progress<'_, Ruling<'_>> {
         if let Some(rule) = &self.refused {
-            return Ruling::Refused(rule);
+            return Progress::Decided(Ruling::Refused(rule));
         }
         match self.book(asked.agent) {
-            None => Ruling::NoFile(self.default),
-            Some(Book::Refused { rule }) => Ruling::Refused(rule),
+            None => Progress::Decided(Ruling::NoFile(self.default)),
+            Some(Book::Refused { rule }) => Progress::Decided(Ruling::Refused(rule)),
             Some(Book::Read { name, file, .. }) => {
-                match (file.first(asked), file.default_verdict()) {
-                    (Some(rule), _) => Ruling::Rule(name, rule),
-                    (None, Some((line, verdict))) => Ruling::Default(name, line, verdict),
-                    (None, None) => Ruling::Silent(name),
-                }
+                file.first(asked, known)
+                    .map(|first| match (first, file.default_verdict()) {
+                        (Some((rule, fit)), _) => Ruling::Rule(name, rule, fit),
+                        (None, Some((line, verdict))) => Ruling::Default(name, line, verdict),
+                        (None, None) => Ruling::Silent(name),
+                    })
             }
         }
     }
@@ -190,22 +224,31 @@ impl PolicySet {
     }
 }
 
-fn decision(ruling: &Ruling<'_>, agent: &Name) -> Decision {
-    let (verdict, rule) = match ruling {
-        Ruling::Rule(name, rule) => (rule.verdict(), format!("{name}:{}", rule.line())),
-        Ruling::Default(name, line, verdict) => (*verdict, format!("{name}:{line} (default)")),
-        Ruling::Silent(name) => (Verdict::Deny, format!("{name} (no line matches)")),
-        Ruling::Refused(rule) => (Verdict::Deny, (*rule).to_owned()),
-        Ruling::NoFile(verdict) => (*verdict, format!("default (no {agent}.policy)")),
-    };
-    let approvers = match ruling {
-        Ruling::Rule(_, rule) => rule.approvers().map(Callers::to_string),
-        _ => None,
-    };
-    Decision {
-        allowed: verdict == Verdict::Allow,
-        rule,
-        approved_by: approvers,
+impl Ruling<'_> {
+    fn decision(&self, asked: &Question<'_>, known: &Known) -> Decision {
+        let (verdict, rule) = match self {
+            Self::Rule(name, rule, fit) => {
+                let mut place = format!("{name}:{}", rule.line());
+                if *fit == Fit::Unknown {
+                    let unknown = rule.unknown(asked, known).join(", ");
+                    place = format!("{place} (unknown: {unknown})");
+                }
+                (rule.verdict(), place)
+            }
+            Self::Default(name, line, verdict) => (*verdict, format!("{name}:{line} (default)")),
+            Self::Silent(name) => (Verdict::Deny, format!("{name} (no line matches)")),
+            Self::Refused(rule) => (Verdict::Deny, (*rule).to_owned()),
+            Self::NoFile(verdict) => (*verdict, format!("default (no {}.policy)", asked.agent)),
+        };
+        let approvers = match self {
+            Self::Rule(_, rule, _) => rule.approvers().map(Callers::to_string),
+            _ => None,
+        };
+        Decision {
+            allowed: verdict == Verdict::Allow,
+            rule,
+            approved_by: approvers,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{Decision, PolicyFault, PolicyProblem, PolicySet, Question, Source, Verdict, instant};
 use crate::Millis;
+use crate::filter::{Found, Known, Progress, Sources};
 use crate::identity::{Identity, Name};
 use crate::state::{Facts, NodeView};
 
@@ -51,7 +52,9 @@ fn ask<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&Question<'_>) -> T
 }
 
 fn decide(set: &PolicySet, caller: &str, agent: &str, action: &str) -> Decision {
-    ask([caller, agent, action], 0, |asked| set.decide(asked))
+    ask([caller, agent, action], 0, |asked| {
+        set.decide(asked, &Known::default())
+    })
 }
 
 /// The same, as `+rule` or `-rule`.
@@ -169,8 +172,8 @@ fn one_malformed_line_denies_everything_for_that_agent_and_only_for_it() {
         "deny\trip\t*\tcustomer",
         "deny\trip\t*\tcustomer=",
         "deny\trip\t*\tcustomer=acme and",
-        "deny\trip\t*\t(puppet().enabled=false and environment=production) or environment=development",
-        "deny\trip\t*\t*\tnot service('httpd').status=running",
+        "deny\trip\t*\t(puppet().enabled=false and environment=production",
+        "deny\trip\t*\t*\tpuppet() and apache",
         "deny\trip\t*\t(customer=acme",
         "deny\trip\t*\tcustomer=acme x=y and z=1",
         "deny\trip\t*\tcustomer=acme and and x=y",
@@ -330,7 +333,7 @@ fn a_rule_ends_at_its_instant() {
     let at = |text: &str| {
         let now = instant(text).unwrap();
         ask(["eve", "service", "stop"], now, |asked| {
-            set.decide(asked).rule
+            set.decide(asked, &Known::default()).rule
         })
     };
     assert_eq!(at("2026-11-22T07:59:59.999Z"), "service.policy:1");
@@ -356,7 +359,7 @@ fn a_rule_may_name_who_must_approve() {
     let may = |approver: &str, action: &str| {
         ask([approver, "service", action], 0, |other| {
             ask(["oncall", "service", action], 0, |asked| {
-                set.may_approve(asked, other)
+                set.may_approve(asked, other, &Known::default()) == Progress::Decided(true)
             })
         })
     };
@@ -412,7 +415,9 @@ fn an_explanation_tells_why_each_earlier_rule_did_not_decide() {
                 allow\t*\t*\t*\tapache or nginx\nallow\t*\t*\t*\tuntil=1970-01-01T00:00Z\n\
                 deny\trip\t*\t*\nallow\t*\t*\t*\n";
     let set = good(&[("service.policy", text)]);
-    let explained = ask(["rip", "service", "stop"], 5, |asked| set.explain(asked));
+    let explained = ask(["rip", "service", "stop"], 5, |asked| {
+        set.explain(asked, &Known::default())
+    });
     assert_eq!(explained.policy.as_deref(), Some("service.policy"));
     let said: Vec<_> = explained
         .steps
@@ -473,6 +478,139 @@ fn a_rule_that_can_never_decide_is_known() {
     }
 }
 
+/// What is known of Puppet: whether it is enabled.
+fn puppet(enabled: bool) -> Known {
+    let mut known = Known::default();
+    let values = json!({"enabled": enabled}).as_object().cloned().unwrap();
+    known.insert("puppet()".parse().unwrap(), Found::Values(values));
+    known
+}
+
+#[test]
+fn what_is_unknown_is_denied_and_never_allowed() {
+    let set = good(&[(
+        "service.policy",
+        "deny\t*\trestart\tcustomer=acme and puppet().enabled=false\n\
+         allow\trip\t*\tpuppet().enabled\nallow\teve\t*\tcustomer=globex and puppet().enabled\n\
+         allow\teve\tstatus\tcustomer=acme or puppet().enabled\n",
+    )]);
+    let told = |caller: &str, action: &str, known: &Known| {
+        let decision = ask([caller, "service", action], 0, |asked| {
+            set.decide(asked, known)
+        });
+        format!(
+            "{}{}",
+            if decision.allowed { '+' } else { '-' },
+            decision.rule
+        )
+    };
+    let (on, off, unknown) = (puppet(true), puppet(false), Known::default());
+    for (caller, action, known, expected) in [
+        ("rip", "restart", &on, "+service.policy:2"),
+        ("rip", "restart", &off, "-service.policy:1"),
+        (
+            "rip",
+            "restart",
+            &unknown,
+            "-service.policy:1 (unknown: puppet().enabled==false)",
+        ),
+        ("rip", "stop", &on, "+service.policy:2"),
+        ("rip", "stop", &off, "-service.policy (no line matches)"),
+        ("rip", "stop", &unknown, "-service.policy (no line matches)"),
+        ("eve", "stop", &on, "-service.policy (no line matches)"),
+        ("eve", "status", &unknown, "+service.policy:4"),
+    ] {
+        assert_eq!(told(caller, action, known), expected, "{caller} {action}");
+    }
+    let needs = |caller: &str, action: &str| {
+        ask([caller, "service", action], 0, |asked| {
+            match set.judge(asked, &Known::default()) {
+                Progress::Decided(_) => None,
+                Progress::Needs(lookup) => Some(lookup.to_string()),
+            }
+        })
+    };
+    assert_eq!(needs("rip", "stop").as_deref(), Some("puppet()"));
+    // Facts, names of callers and of actions have decided already.
+    assert_eq!(needs("eve", "stop"), None);
+    assert_eq!(needs("eve", "status"), None);
+}
+
+#[test]
+fn an_explanation_tells_what_is_unknown() {
+    let text = "allow\trip\t*\tpuppet().enabled\tservice('x').running and apache\n\
+                allow\trip\t*\tpuppet().enabled\ndeny\t*\t*\tnot puppet().enabled\n";
+    let set = good(&[("service.policy", text)]);
+    let explained = ask(["rip", "service", "stop"], 0, |asked| {
+        set.explain(asked, &Known::default())
+    });
+    let rule = "service.policy:3 (unknown: puppet().enabled==true)";
+    assert_eq!(explained.decision.rule, rule);
+    let unknown: Vec<_> = explained.unknown.iter().map(ToString::to_string).collect();
+    assert_eq!(unknown, ["puppet()"]);
+    let [first, second, third] = &explained.steps[..] else {
+        panic!("{:?}", explained.steps)
+    };
+    let why = first.mismatch.as_ref().map(ToString::to_string).unwrap();
+    assert!(why.contains("apache"), "{why}");
+    let why = second.mismatch.as_ref().map(ToString::to_string).unwrap();
+    assert!(why.ends_with("and whether this is one is unknown"), "{why}");
+    assert_eq!(second.unknown, ["puppet().enabled==true"]);
+    assert_eq!(third.mismatch, None);
+    let known = ask(["rip", "service", "stop"], 0, |asked| {
+        set.explain(asked, &puppet(true))
+    });
+    assert_eq!(
+        (known.decision.rule.as_str(), known.unknown.len()),
+        ("service.policy:2", 0)
+    );
+}
+
+#[test]
+fn questions_to_data_sources_are_counted_and_checked() {
+    let lines = |count: usize| -> String {
+        let line = |n| format!("deny\teve\t*\ta('{n}').b or a('{n}').c\n");
+        (0..count).map(line).collect()
+    };
+    let (set, problems) = load(&[("x.policy", &lines(64))], Verdict::Deny);
+    assert!(problems.is_empty());
+    let (_, _, file) = set.policies().find(|(agent, ..)| *agent == "x").unwrap();
+    assert_eq!(file.lookups().count(), 64);
+    let wrong = file.rules()[3].undeclared(&Sources::default());
+    assert_eq!(wrong.len(), 1);
+    assert_eq!(wrong[0].0, "deny\teve\t*\t".chars().count() + 1);
+    let (_, problems) = load(&[("x.policy", &lines(65))], Verdict::Deny);
+    let told = "more than 64 different questions";
+    assert!(problems[0].to_string().contains(told), "{}", problems[0]);
+}
+
+#[test]
+fn an_allowance_that_may_be_unknown_does_not_cover_what_follows() {
+    for (first, second, covered) in [
+        ("allow\t*\t*\ta().b", "deny\teve\t*\ta().b", false),
+        ("deny\t*\t*\ta().b", "allow\teve\t*\ta().b", true),
+    ] {
+        let set = good(&[("x.policy", &format!("{first}\n{second}\n"))]);
+        let (_, _, file) = set.policies().find(|(agent, ..)| *agent == "x").unwrap();
+        assert_eq!(file.rules()[0].covers(&file.rules()[1]), covered, "{first}");
+    }
+}
+
+/// One line of a policy that may ask a source, as a value: whether it allows, what it asks, and what it compares with.
+type Line = (bool, Option<(usize, bool)>);
+
+/// The line that decides, by the words of the manual; `world` says for each source whether it is on, if it answers.
+fn model(lines: &[Line], world: &[Option<bool>]) -> Option<usize> {
+    let matches = |(allow, demand): &Line| match demand {
+        None => true,
+        Some((source, wanted)) => match world[*source] {
+            Some(value) => value == *wanted,
+            None => !allow,
+        },
+    };
+    lines.iter().position(matches)
+}
+
 fn caller() -> impl Strategy<Value = String> {
     prop_oneof![
         "bob",
@@ -518,11 +656,53 @@ proptest! {
     }
 
     #[test]
+    fn sources_decide_as_in_the_model_and_only_what_matters_is_asked(
+        lines in prop::collection::vec((any::<bool>(), prop::option::of((0..3_usize, any::<bool>()))), 0..8),
+        world in prop::collection::vec(any::<Option<bool>>(), 3),
+    ) {
+        let line = |(allow, demand): &Line| {
+            let verdict = if *allow { "allow" } else { "deny" };
+            let facts = demand.map_or("*".to_owned(), |(source, wanted)| format!("s('{source}').on={wanted}"));
+            format!("{verdict}\trip\t*\t{facts}\n")
+        };
+        let text: String = lines.iter().map(line).collect();
+        let set = good(&[("service.policy", &text)]);
+        let (decision, asked) = ask(["rip", "service", "stop"], 0, |asked| {
+            let mut known = Known::default();
+            loop {
+                match set.judge(asked, &known) {
+                    Progress::Decided(decision) => break (decision, known),
+                    Progress::Needs(lookup) => {
+                        assert!(known.get(lookup).is_none(), "{lookup} twice");
+                        let source: usize = lookup.query.as_deref().unwrap().parse().unwrap();
+                        let found = world[source].map_or(Found::Unknown("slow".to_owned()), |on| {
+                            Found::Values(json!({"on": on}).as_object().cloned().unwrap())
+                        });
+                        known.insert(lookup.clone(), found);
+                    }
+                }
+            }
+        });
+        let expected = model(&lines, &world);
+        prop_assert_eq!(decision.allowed, expected.is_some_and(|line| lines[line].0));
+        let place = expected.map_or("service.policy (".to_owned(), |line| format!("service.policy:{}", line + 1));
+        prop_assert!(decision.rule.starts_with(&place), "{} {}", decision.rule, place);
+        // Nothing behind the line that decides is asked.
+        let looked_at = &lines[..expected.map_or(lines.len(), |line| line + 1)];
+        let sources: std::collections::BTreeSet<_> = looked_at.iter().filter_map(|(_, demand)| *demand).map(|(source, _)| source).collect();
+        prop_assert_eq!(asked.len(), sources.len());
+        // Who asks nobody decides as though nobody answered.
+        let blind = ask(["rip", "service", "stop"], 0, |asked| set.decide(asked, &Known::default()));
+        let expected = model(&lines, &[None, None, None]);
+        prop_assert_eq!(blind.allowed, expected.is_some_and(|line| lines[line].0));
+    }
+
+    #[test]
     fn no_text_makes_the_parser_panic_or_allow_by_accident(
         text in "(\\PC|\t|\n|deny|rip|\\*|policy default deny){0,40}"
     ) {
         let (set, _) = load(&[("service.policy", &text), ("groups", &text)], Verdict::Deny);
-        let _ = ask(["rip", "service", "stop"], 0, |asked| set.explain(asked));
+        let _ = ask(["rip", "service", "stop"], 0, |asked| set.explain(asked, &Known::default()));
         if !text.contains("allow") {
             prop_assert!(!decide(&set, "rip", "service", "stop").allowed);
         }

@@ -34,7 +34,8 @@ Examples:
   rpc inventory db1.acme.net -j > db1.json
   rpc policy explain --caller rip --agent service --action stop --node db1.json
   rpc policy explain --caller rip --agent puppetral --action do \\
-      --dir policies/ --fact environment=production --class mysql::master"
+      --dir policies/ --fact environment=production --class mysql::master \\
+      --data 'puppet().enabled=false'"
     )]
     Explain(Explain),
     /// Run the cases of a test file against policies
@@ -42,6 +43,7 @@ Examples:
   policies = \"policies\"            # its own directory when left out
   [nodes.db1]
   facts = { environment = \"production\" }
+  data.\"puppet()\" = { enabled = false }   # unknown when left out
   [[cases]]
   caller = \"rip\"
   agent = \"service\"
@@ -93,6 +95,9 @@ pub struct Explain {
     /// A class of the node, besides the file's; repeatable
     #[arg(long = "class", value_name = "CLASS")]
     pub classes: Vec<String>,
+    /// What a data source answers, as in "puppet().enabled=false"; unknown otherwise; repeatable
+    #[arg(long = "data", value_name = "VALUE")]
+    pub data: Vec<String>,
     /// Directory of the policies
     #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
     pub dir: PathBuf,

@@ -2,13 +2,14 @@
 
 use super::context::Context;
 use super::form;
-use crate::ask::Schemas;
+use crate::ask::{AskError, Schemas};
 use crate::cli::policy::{Check, Explain, Policy, Test};
 use crate::clock;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::policy::{Cases, Loaded, SavedNode, directory, look_over, paths};
+use crate::policy::{Cases, Loaded, SavedNode, Supposed, directory, look_over, paths};
 use crate::render::policy as render;
+use muster_client::DataStore;
 use muster_wire::policy::{Question, Verdict};
 use serde_json::Map;
 
@@ -22,7 +23,11 @@ pub fn run(command: Policy, cx: Context<'_>) -> Result<Exit, Error> {
 }
 
 fn check(args: &Check, cx: Context<'_>) -> Result<Exit, Error> {
-    let schemas = Schemas::load(cx.settings_if_any()?.as_ref())?;
+    let settings = cx.settings_if_any()?;
+    let schemas = Schemas::load(settings.as_ref())?;
+    let directory = settings.as_ref().map(|settings| settings.ddls.as_path());
+    let data = DataStore::load(directory).map_err(AskError::from)?;
+    let sources = data.sources();
     let readings = paths(&args.paths, Verdict::Deny)?;
     let mut findings = Vec::new();
     for reading in &readings {
@@ -30,7 +35,12 @@ fn check(args: &Check, cx: Context<'_>) -> Result<Exit, Error> {
             set: &reading.set,
             problems: &reading.problems,
         };
-        findings.append(&mut look_over(loaded, &schemas.store, clock::now()));
+        findings.append(&mut look_over(
+            loaded,
+            &schemas.store,
+            &sources,
+            clock::now(),
+        ));
     }
     let files = readings.iter().map(|reading| reading.files.len()).sum();
     let found = render::Check::new(files, &findings);
@@ -53,17 +63,22 @@ fn explain(args: &Explain, cx: Context<'_>) -> Result<Exit, Error> {
         node = node.with_fact(fact)?;
     }
     let node = node.with(Map::new(), &args.classes)?;
+    let mut data = Supposed::default();
+    for stated in &args.data {
+        data = data.with(stated)?;
+    }
     let reading = directory(&args.dir, args.default)?;
     for problem in &reading.problems {
         cx.printer.warn(problem);
     }
-    let explanation = reading.set.explain(&Question {
+    let question = Question {
         caller: &args.caller,
         agent: &args.agent,
         action: &args.action,
         node: &node.view(),
         now: args.at.unwrap_or_else(clock::now),
-    });
+    };
+    let explanation = reading.set.explain(&question, &data.known());
     let asked = (&args.caller, &args.agent, &args.action);
     let explained = render::Explained::new(asked, node.name(), &explanation);
     if let Some(json) = form::json(&args.json)? {

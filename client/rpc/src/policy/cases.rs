@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
-use muster_wire::policy::{Decision, PolicySet, Question, Verdict, instant};
+use muster_wire::policy::{Explanation, PolicySet, Question, Verdict, instant};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::data::Supposed;
 use super::error::PolicyError;
 use super::node::SavedNode;
 use super::read::text;
@@ -35,16 +36,17 @@ pub struct Outcome {
     pub expected: Verdict,
     /// The rule that is expected, if the case says one.
     pub expected_rule: Option<String>,
-    /// What the policies decide.
-    pub decision: Decision,
+    /// What the policies decide, and why.
+    pub found: Explanation,
 }
 
 impl Outcome {
     /// Whether the policies decide as expected.
     pub fn passed(&self) -> bool {
         let rule = self.expected_rule.as_ref();
-        self.decision.allowed == (self.expected == Verdict::Allow)
-            && rule.is_none_or(|rule| *rule == self.decision.rule)
+        let decision = &self.found.decision;
+        decision.allowed == (self.expected == Verdict::Allow)
+            && rule.is_none_or(|rule| *rule == decision.rule)
     }
 }
 
@@ -69,6 +71,8 @@ struct Node {
     facts: Map<String, Value>,
     #[serde(default)]
     classes: Vec<String>,
+    #[serde(default)]
+    data: Supposed,
 }
 
 #[derive(Debug, Deserialize)]
@@ -83,6 +87,8 @@ struct Case {
     facts: Map<String, Value>,
     #[serde(default)]
     classes: Vec<String>,
+    #[serde(default)]
+    data: Supposed,
     at: Option<String>,
     expect: Verdict,
     rule: Option<String>,
@@ -93,6 +99,7 @@ struct Case {
 struct Ready {
     case: Case,
     node: SavedNode,
+    data: Supposed,
     at: Option<Millis>,
 }
 
@@ -116,12 +123,13 @@ impl Cases {
                 Some(inventory) => SavedNode::read(&beside(inventory))?,
                 None => SavedNode::default(),
             };
-            nodes.insert(name, known.with(node.facts, &node.classes)?);
+            let known = known.with(node.facts, &node.classes)?;
+            nodes.insert(name, (known, node.data));
         }
         let mut ready = Vec::new();
         for mut case in file.cases {
-            let node = match &case.node {
-                None => SavedNode::default(),
+            let (node, data) = match &case.node {
+                None => (SavedNode::default(), Supposed::default()),
                 Some(name) => nodes
                     .get(name)
                     .cloned()
@@ -131,7 +139,13 @@ impl Cases {
             let node = node.with(facts, &case.classes)?;
             let at = case.at.as_deref().map(instant).transpose();
             let at = at.map_err(|error| wrong(error.to_string()))?;
-            ready.push(Ready { case, node, at });
+            let data = data.and(&case.data);
+            ready.push(Ready {
+                case,
+                node,
+                data,
+                at,
+            });
         }
         let policies = beside(&file.policies);
         Ok(Self {
@@ -148,19 +162,19 @@ impl Cases {
     /// Asks the policies. `now` is the time of cases that say none.
     pub fn run(&self, policies: &PolicySet, now: Millis) -> Vec<Outcome> {
         let outcome = |ready: &Ready| {
-            let case = &ready.case;
-            let decision = policies.decide(&Question {
+            let (case, node) = (&ready.case, &ready.node.view());
+            let question = Question {
                 caller: &case.caller,
                 agent: &case.agent,
                 action: &case.action,
-                node: &ready.node.view(),
+                node,
                 now: ready.at.unwrap_or(now),
-            });
+            };
             Outcome {
                 name: case.title(),
                 expected: case.expect,
                 expected_rule: case.rule.clone(),
-                decision,
+                found: policies.explain(&question, &ready.data.known()),
             }
         };
         self.ready.iter().map(outcome).collect()

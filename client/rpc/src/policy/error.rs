@@ -59,6 +59,15 @@ pub enum PolicyError {
         #[source]
         source: Option<FilterError>,
     },
+    /// A value of a data source that is none.
+    #[error("--data {text}: write it like SOURCE().OUTPUT=VALUE, as in puppet().enabled=false")]
+    Data {
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        #[source]
+        source: FilterError,
+    },
     /// Facts that no node can have.
     #[error("{what}")]
     Facts {
@@ -87,7 +96,7 @@ impl PolicyError {
     /// How the command ends.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Fact { .. } => Exit::Usage,
+            Self::Fact { .. } | Self::Data { .. } => Exit::Usage,
             _ => Exit::Local,
         }
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use muster_client::DdlStore;
 use muster_ddl::Ddl;
 use muster_wire::Millis;
+use muster_wire::filter::Sources;
 use muster_wire::policy::{CallerWord, PolicyFile, PolicyProblem, PolicySet, Rule, Verdict};
 use serde::Serialize;
 
@@ -50,7 +51,12 @@ pub struct Loaded<'a> {
 }
 
 /// Everything that is wrong or odd, by file and line.
-pub fn look_over(loaded: Loaded<'_>, schemas: &DdlStore, now: Millis) -> Vec<Finding> {
+pub fn look_over(
+    loaded: Loaded<'_>,
+    schemas: &DdlStore,
+    sources: &Sources,
+    now: Millis,
+) -> Vec<Finding> {
     let mut findings: Vec<Finding> = loaded.problems.iter().map(malformed).collect();
     let callers = Callers::of(loaded.set);
     for (agent, path, file) in loaded.set.policies() {
@@ -66,6 +72,7 @@ pub fn look_over(loaded: Loaded<'_>, schemas: &DdlStore, now: Millis) -> Vec<Fin
         for (index, rule) in file.rules().iter().enumerate() {
             look.reach(rule, file.rules().get(..index).unwrap_or_default(), now);
             look.callers(rule, &callers);
+            look.sources(rule, sources);
         }
     }
     findings.sort_by(|a, b| (&a.path, a.line, a.column).cmp(&(&b.path, b.line, b.column)));
@@ -206,6 +213,21 @@ impl Look<'_> {
         }
     }
 
+    /// That the data sources that a rule asks are declared, and answer what they are asked.
+    fn sources(&mut self, rule: &Rule, sources: &Sources) {
+        for (column, error) in rule.undeclared(sources) {
+            let effect = match rule.verdict() {
+                Verdict::Allow => "never matches",
+                Verdict::Deny => "always does",
+            };
+            let message = format!(
+                "expected {}; where a node cannot tell, the line {effect}",
+                error.expected()
+            );
+            self.warn(Some(rule.line()), column, "data-source", message);
+        }
+    }
+
     /// That names are not slips of the fingers.
     fn callers(&mut self, rule: &Rule, callers: &Callers<'_>) {
         for word in rule.callers().words().iter().filter(|word| is_name(word)) {
@@ -224,7 +246,7 @@ impl Look<'_> {
 mod tests {
     use std::path::PathBuf;
 
-    use muster_client::DdlStore;
+    use muster_client::{DataStore, DdlStore};
     use muster_wire::policy::{PolicySet, Source, Verdict, instant};
 
     use super::{Level, Loaded, look_over};
@@ -246,7 +268,8 @@ mod tests {
             problems: &problems,
         };
         let now = instant("2026-11-22T10:00Z").unwrap();
-        let found = look_over(loaded, &DdlStore::load(None).unwrap(), now);
+        let sources = DataStore::load(None).unwrap().sources();
+        let found = look_over(loaded, &DdlStore::load(None).unwrap(), &sources, now);
         let told = |finding: &super::Finding| {
             assert_eq!(finding.level == Level::Error, finding.code == "malformed");
             format!(
@@ -295,6 +318,24 @@ mod tests {
                 "service.policy:4 over",
                 "service.policy:6 unreachable",
                 "sevice.policy:0 unknown-agent",
+            ]
+        );
+    }
+
+    #[test]
+    fn data_sources_are_held_against_their_schemas() {
+        let package = "allow\trip\t*\tcustomer=acme and puppet().enabled=false\n\
+                       allow\trip\tstatus\t*\tpupet().enabled\n\
+                       allow\trip\tstatus\t*\tpuppet().enabled > 1\n\
+                       deny\trip\tpurge\tservice().running\tpuppet().on\n";
+        let found = codes(&[("package.policy", package)]);
+        assert_eq!(
+            found,
+            [
+                "package.policy:2 data-source",
+                "package.policy:3 data-source",
+                "package.policy:4 data-source",
+                "package.policy:4 data-source",
             ]
         );
     }

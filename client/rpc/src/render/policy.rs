@@ -87,6 +87,8 @@ pub struct Explained<'a> {
     approved_by: Option<&'a str>,
     policy: Option<&'a str>,
     steps: Vec<StepDocument<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,6 +99,8 @@ struct StepDocument<'a> {
     verdict: &'static str,
     decides: bool,
     mismatch: Option<String>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    unknown: &'a [String],
 }
 
 impl<'a> Explained<'a> {
@@ -113,6 +117,7 @@ impl<'a> Explained<'a> {
             verdict: step.verdict.word(),
             decides: step.mismatch.is_none(),
             mismatch: step.mismatch.as_ref().map(ToString::to_string),
+            unknown: &step.unknown,
         };
         Self {
             schema: "muster.policy.explain.v1",
@@ -125,6 +130,7 @@ impl<'a> Explained<'a> {
             approved_by: decision.approved_by.as_deref(),
             policy: explanation.policy.as_deref(),
             steps: explanation.steps.iter().map(step).collect(),
+            unknown: questions(explanation),
         }
     }
 
@@ -161,9 +167,25 @@ impl<'a> Explained<'a> {
                 Some(why) => page.line(format_args!("        no: {}", line(why))),
                 None => page.line(format_args!("        {style}this line decides{style:#}")),
             }
+            for condition in step.unknown {
+                page.line(format_args!("        unknown: {}", line(condition)));
+            }
+        }
+        if !self.unknown.is_empty() {
+            page.gap();
+            page.line(format_args!(
+                "nothing is known of {}: what is unknown is denied, and never allowed (--data says it)",
+                line(&self.unknown.join(", "))
+            ));
         }
         page.text()
     }
+}
+
+/// The questions to data sources that mattered, and whose answers nobody gave.
+fn questions(explanation: &Explanation) -> Vec<String> {
+    let lookups = explanation.unknown.iter();
+    lookups.map(ToString::to_string).collect()
 }
 
 /// What `rpc policy test` tells.
@@ -185,6 +207,8 @@ struct CaseDocument<'a> {
     expected_rule: Option<&'a str>,
     found: &'static str,
     rule: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<String>,
 }
 
 impl<'a> Tested<'a> {
@@ -195,12 +219,13 @@ impl<'a> Tested<'a> {
             passed: outcome.passed(),
             expected: outcome.expected.word(),
             expected_rule: outcome.expected_rule.as_deref(),
-            found: if outcome.decision.allowed {
+            found: if outcome.found.decision.allowed {
                 "allow"
             } else {
                 "deny"
             },
-            rule: &outcome.decision.rule,
+            rule: &outcome.found.decision.rule,
+            unknown: questions(&outcome.found),
         };
         let passed = outcomes.iter().filter(|outcome| outcome.passed()).count();
         Self {
@@ -234,6 +259,10 @@ impl<'a> Tested<'a> {
                 case.found,
                 line(case.rule)
             ));
+            if !case.unknown.is_empty() {
+                let unknown = case.unknown.join(", ");
+                page.line(format_args!("      nothing is known of {}", line(&unknown)));
+            }
         }
         let style = if self.failed > 0 { BAD } else { GOOD };
         let (passed, failed) = (self.passed, self.failed);

@@ -15,12 +15,14 @@ mod lex;
 mod parse;
 mod print;
 mod semver;
+mod stated;
 mod subject;
 
 use std::fmt;
 use std::str::FromStr;
 
 use ast::{Condition, Tree};
+pub use stated::Stated;
 
 use super::error::{Fault, FilterError};
 use super::sources::Sources;

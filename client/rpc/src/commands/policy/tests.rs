@@ -175,6 +175,53 @@ fn cases_pass_or_say_what_was_found() {
     insta::assert_snapshot!("policy_test_json", data);
 }
 
+const BY_SOURCE: &str = "deny\t*\trestart\tpuppet().applying\n\
+    allow\trip\t*\tpuppet().enabled=false\n";
+
+#[test]
+fn data_sources_are_unknown_unless_somebody_says_what_they_answer() {
+    let scratch = policies(BY_SOURCE);
+    let line = "rpc policy explain --caller rip --agent service --action restart --dir @";
+    let (exit, data, _) = rpc(line, scratch.path());
+    assert_eq!(exit, Exit::SomeFailed);
+    insta::assert_snapshot!("policy_explain_unknown", data);
+    let known = format!("{line} --data puppet().applying=false --data puppet().enabled=false");
+    let (exit, data, _) = rpc(&known, scratch.path());
+    assert_eq!(exit, Exit::Passed);
+    assert!(data.contains("decided by service.policy:2\n"), "{data}");
+    assert!(!data.contains("unknown"), "{data}");
+
+    let cases = r#"
+        [nodes.db1]
+        data."puppet()" = { applying = false, enabled = true }
+        [[cases]]
+        caller = "rip"
+        agent = "service"
+        action = "restart"
+        node = "db1"
+        data."puppet()".enabled = false
+        expect = "allow"
+        rule = "service.policy:2"
+        [[cases]]
+        caller = "rip"
+        agent = "service"
+        action = "restart"
+        expect = "allow"
+    "#;
+    fs::write(scratch.path().join("x.toml"), cases).unwrap();
+    let (exit, data, _) = rpc("rpc policy test @/x.toml", scratch.path());
+    assert_eq!(exit, Exit::SomeFailed);
+    insta::assert_snapshot!("policy_test_unknown", data);
+}
+
+#[test]
+fn a_check_holds_data_sources_against_their_schemas() {
+    let scratch = policies(&BY_SOURCE.replace("applying", "aplying"));
+    let (exit, data, _) = rpc("rpc policy check @", scratch.path());
+    assert_eq!(exit, Exit::Passed);
+    insta::assert_snapshot!("policy_check_data", data);
+}
+
 #[test]
 fn what_cannot_be_read_is_an_error_and_no_verdict() {
     let scratch = policies(SERVICE);

@@ -1,0 +1,58 @@
+//! What somebody supposes that a node's data sources answer. Pure.
+
+use muster_wire::filter::{Found, Known, Lookup, Stated};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+use super::error::PolicyError;
+
+/// Values of outputs, by question: `"puppet()" = { enabled = false }`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(try_from = "BTreeMap<String, Map<String, Value>>")]
+pub struct Supposed(BTreeMap<Lookup, Map<String, Value>>);
+
+impl TryFrom<BTreeMap<String, Map<String, Value>>> for Supposed {
+    type Error = muster_wire::filter::FilterError;
+
+    fn try_from(values: BTreeMap<String, Map<String, Value>>) -> Result<Self, Self::Error> {
+        let entry = |(lookup, outputs): (String, _)| Ok((lookup.parse()?, outputs));
+        values
+            .into_iter()
+            .map(entry)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+impl Supposed {
+    /// Also supposes one value, as in `puppet().enabled=false`.
+    pub fn with(mut self, text: &str) -> Result<Self, PolicyError> {
+        let stated: Stated = text.parse().map_err(|source| PolicyError::Data {
+            text: text.to_owned(),
+            source,
+        })?;
+        let outputs = self.0.entry(stated.lookup).or_default();
+        outputs.insert(stated.output, stated.value);
+        Ok(self)
+    }
+
+    /// The same with others, which win.
+    #[must_use]
+    pub fn and(mut self, others: &Self) -> Self {
+        for (lookup, outputs) in &others.0 {
+            let known = self.0.entry(lookup.clone()).or_default();
+            known.extend(outputs.clone());
+        }
+        self
+    }
+
+    /// As policies are told.
+    pub fn known(&self) -> Known {
+        let mut known = Known::default();
+        for (lookup, outputs) in &self.0 {
+            known.insert(lookup.clone(), Found::Values(outputs.clone()));
+        }
+        known
+    }
+}

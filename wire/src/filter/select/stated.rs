@@ -1,0 +1,139 @@
+//! Questions to data sources, and their answers, as people state them: `service("sshd")`, `puppet().enabled=false`. Read as expressions
+//! are, so that there is one way to write them.
+
+use std::str::FromStr;
+
+use serde_json::Value;
+
+use super::Select;
+use super::ast::{Condition, Output, Subject, Test, Tree};
+use crate::filter::error::{Fault, FilterError};
+use crate::filter::known::Lookup;
+use crate::filter::number::Numeric;
+use crate::filter::term::{Literal, Operand, Operator};
+
+/// What an output of a data source is said to be: `puppet().enabled=false`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stated {
+    /// The question.
+    pub lookup: Lookup,
+    /// The output's name.
+    pub output: String,
+    /// Its value: a boolean or a number if it looks like one, else a text.
+    pub value: Value,
+}
+
+impl FromStr for Stated {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let wrong = || {
+            let expected =
+                "one output of a data source and its value, as in puppet().enabled=false";
+            Fault::new(0, expected).within(text)
+        };
+        let Select(Tree::Term(Condition::Of(Subject::Output(output), test))) = Select::parse(text)?
+        else {
+            return Err(wrong());
+        };
+        let Test::Compare(Operator::Equal, Operand::Literal(literal)) = test else {
+            return Err(wrong());
+        };
+        let Output { lookup, name, .. } = output;
+        Ok(Self {
+            lookup,
+            output: name,
+            value: value(literal),
+        })
+    }
+}
+
+impl FromStr for Lookup {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let stated = Stated::from_str(&format!("{text}.x=1"));
+        let stated = stated.ok().filter(|stated| stated.output == "x");
+        stated.map(|stated| stated.lookup).ok_or_else(|| {
+            let expected = "a question to a data source, as in puppet() or service(\"sshd\")";
+            Fault::new(0, expected).within(text)
+        })
+    }
+}
+
+fn value(literal: Literal) -> Value {
+    let plain = || serde_json::from_str(&literal.text).ok();
+    let plain: Option<Value> = match literal.text.as_str() {
+        "true" | "false" => plain(),
+        _ => literal.number.and_then(|_: Numeric| plain()),
+    };
+    plain.unwrap_or(Value::String(literal.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Stated;
+    use crate::filter::Lookup;
+
+    #[test]
+    fn what_is_stated_is_one_output_and_its_value() {
+        for (text, lookup, output, value) in [
+            (
+                "puppet().enabled=false",
+                "puppet()",
+                "enabled",
+                json!(false),
+            ),
+            ("puppet().enabled", "puppet()", "enabled", json!(true)),
+            (
+                "process('a=b').count == 2",
+                "process(\"a=b\")",
+                "count",
+                json!(2),
+            ),
+            (
+                "package('o').version='1.2.3'",
+                "package(\"o\")",
+                "version",
+                json!("1.2.3"),
+            ),
+        ] {
+            let stated: Stated = text.parse().unwrap();
+            assert_eq!(stated.lookup.to_string(), lookup);
+            assert_eq!((stated.output.as_str(), stated.value), (output, value));
+        }
+        for text in [
+            "",
+            "customer=acme",
+            "apache",
+            "not puppet().enabled",
+            "puppet().enabled!=true",
+            "process('x').count > 1",
+            "package('o').version=/1/",
+            "puppet().enabled and puppet().applying",
+            "puppet().enabled in [true, false]",
+        ] {
+            assert!(text.parse::<Stated>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_question_is_read_as_it_prints() {
+        for text in ["puppet()", "service(\"sshd\")", "a(\"\\\"b\\\\\")"] {
+            assert_eq!(text.parse::<Lookup>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "puppet",
+            "puppet().enabled",
+            "a() or b()",
+            "not a()",
+            "fact(\"x\").value",
+            "a()=1 or b()",
+        ] {
+            assert!(text.parse::<Lookup>().is_err(), "{text}");
+        }
+    }
+}
