@@ -362,7 +362,10 @@ fn can_be_class(class: &Pattern) -> bool {
 /// Whether somebody who wrote this meant an expression, so that its faults are told as those of one.
 fn looks_compound(text: &str) -> bool {
     let sign = |word: &str| {
-        word.starts_with(['(', '!']) || word.ends_with(')') || ["&&", "||"].contains(&word)
+        word.starts_with('!')
+            || word.contains('(')
+            || word.ends_with(')')
+            || ["&&", "||"].contains(&word)
     };
     text.split_whitespace()
         .any(|word| sign(word) || is_keyword(&word.to_ascii_lowercase()))
