@@ -32,11 +32,12 @@ impl FromStr for Stated {
                 "one output of a data source and its value, as in puppet().enabled=false";
             Fault::new(0, expected).within(text)
         };
-        let Select(Tree::Term(Condition::Of(Subject::Output(output), test))) = Select::parse(text)?
+        let Select(Tree::Term(Condition::Of(Subject::Output(output), demand))) =
+            Select::parse(text)?
         else {
             return Err(wrong());
         };
-        let Test::Compare(Operator::Equal, Operand::Literal(literal)) = test else {
+        let Test::Compare(Operator::Equal, Operand::Literal(literal)) = demand else {
             return Err(wrong());
         };
         let Output { lookup, name, .. } = output;
