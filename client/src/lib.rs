@@ -48,7 +48,7 @@ pub use event::{Answer, Event, Events};
 pub use letter::{Destination, Letter, letters};
 pub use limit::{Amount, AmountError, choose};
 pub use muster_bus::{Disturbance, Server};
-pub use person::{Draft, Person};
+pub use person::{Draft, Person, signer};
 pub use rollout::{Rollout, Stop};
 pub use sources::DataStore;
 pub use stats::Stats;

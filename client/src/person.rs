@@ -96,7 +96,8 @@ impl Person {
     }
 }
 
-fn signer(path: &Path) -> Result<Signer, ClientError> {
+/// Reads the credentials of whoever signs. Those that others could read are refused.
+pub fn signer(path: &Path) -> Result<Signer, ClientError> {
     use std::os::unix::fs::PermissionsExt as _;
     let failed = |source| ClientError::Read {
         what: "credentials",

@@ -468,14 +468,14 @@ async fn what_is_not_ours_of_no_use_or_for_several_machines_is_no_trouble() {
 const NODE: &str = "node1.example.net";
 
 /// A node that watches a directory.
-struct Watching {
-    world: World,
+pub(crate) struct Watching {
+    pub(crate) world: World,
     directory: TempDir,
     stop: CancellationToken,
 }
 
 impl Watching {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let world = World::new(|_| {}).await;
         let core = Arc::clone(&world.node.core);
         let directory = open_directory();
@@ -497,7 +497,7 @@ impl Watching {
         }
     }
 
-    fn here(&self) -> &Path {
+    pub(crate) fn here(&self) -> &Path {
         self.directory.path()
     }
 
@@ -515,7 +515,7 @@ impl Watching {
     }
 
     /// Waits until the node offers this version, or none.
-    async fn offered(&self, version: Option<&str>) {
+    pub(crate) async fn offered(&self, version: Option<&str>) {
         let core = &self.world.node.core;
         await_state("the version is offered", || {
             let registry = core.registry();
@@ -527,7 +527,12 @@ impl Watching {
         .await;
     }
 
-    async fn ask(&self, agent: &str, action: &str, data: Value) -> muster_wire::reply::Reply {
+    pub(crate) async fn ask(
+        &self,
+        agent: &str,
+        action: &str,
+        data: Value,
+    ) -> muster_wire::reply::Reply {
         self.world.caller.ask(NODE, agent, action, data).await.reply
     }
 

@@ -6,6 +6,7 @@ mod approvals;
 mod architecture;
 mod ask;
 mod coverage;
+mod bundles;
 mod demo;
 mod desk;
 mod discovery;

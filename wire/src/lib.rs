@@ -11,6 +11,7 @@
 
 pub mod approval;
 pub mod audit;
+pub mod bundle;
 pub mod filter;
 pub mod fresh;
 pub mod identity;

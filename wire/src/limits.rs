@@ -53,3 +53,15 @@ pub const JSON_DEPTH: usize = 128;
 
 /// Longest line of an audit log, in bytes: a request's inputs, escaped, or an account's token.
 pub const AUDIT_LINE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Largest bundle of an agent, in bytes. It is held in memory while it is verified.
+pub const BUNDLE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Largest sealed manifest of a bundle, in bytes.
+pub const BUNDLE_MANIFEST_BYTES: usize = 128 * 1024;
+
+/// Most files in a bundle.
+pub const BUNDLE_FILES: usize = 256;
+
+/// Longest path in a bundle, in bytes: with `files/` before it, it fits into the oldest form of a tar header.
+pub const BUNDLE_PATH_BYTES: usize = 90;

@@ -5,6 +5,7 @@ use std::io;
 use crate::approval::ApprovingError;
 use crate::ask::AskError;
 use crate::broker::program::BrokerError;
+use crate::bundle::BundleFileError;
 use crate::commands::audit::AuditError;
 use crate::commands::demo::DemoError;
 use crate::commands::form::FormError;
@@ -56,6 +57,9 @@ pub enum Error {
     /// A new agent was not written.
     #[error(transparent)]
     Generate(#[from] GenerateError),
+    /// A bundle of an agent.
+    #[error(transparent)]
+    Bundle(#[from] BundleFileError),
     /// Standard output is closed or full.
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -80,6 +84,7 @@ impl Error {
             Self::Audit(error) => error.hints(),
             Self::Policy(error) => error.hints(),
             Self::Demo(error) => error.hints(),
+            Self::Bundle(error) => error.hints(),
             Self::Push(PushError::Refused(_))
             | Self::Inventory(_)
             | Self::Generate(_)
@@ -97,6 +102,7 @@ impl Error {
             Self::Generate(error) => error.exit(),
             Self::Approving(error) => error.exit(),
             Self::Policy(error) => error.exit(),
+            Self::Bundle(error) => error.exit(),
             _ => Exit::Local,
         }
     }

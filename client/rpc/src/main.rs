@@ -11,6 +11,7 @@
 mod approval;
 mod ask;
 mod broker;
+mod bundle;
 mod cli;
 mod clock;
 mod commands;

@@ -88,18 +88,23 @@ impl<'a> Envelope<'a> {
     }
 
     /// The sender's token; not believed yet.
-    pub(super) fn token(&self) -> &'a str {
+    pub(crate) fn token(&self) -> &'a str {
         self.token
     }
 
     /// The signature of [`Self::signed`].
-    pub(super) fn signature(&self) -> Signature {
+    pub(crate) fn signature(&self) -> Signature {
         self.signature
     }
 
     /// The bytes that the sender signed.
-    pub(super) fn signed(&self) -> Vec<u8> {
-        self.kind.signed(self.body.get().as_bytes())
+    pub(crate) fn signed(&self) -> Vec<u8> {
+        self.kind.signed(self.body())
+    }
+
+    /// The bytes of the body; not believed yet.
+    pub(crate) fn body(&self) -> &'a [u8] {
+        self.body.get().as_bytes()
     }
 
     /// The message of a proven sender, if it has one of these roles.
@@ -114,7 +119,7 @@ impl<'a> Envelope<'a> {
         }
         Ok(Opened {
             sender,
-            body: self.body.get().as_bytes(),
+            body: self.body(),
         })
     }
 }

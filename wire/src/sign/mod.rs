@@ -41,6 +41,8 @@ pub enum Kind {
     Proposal,
     /// A [`crate::approval::Approval`].
     Approval,
+    /// A [`crate::bundle::Manifest`].
+    Bundle,
 }
 
 impl Kind {
@@ -52,6 +54,7 @@ impl Kind {
             Self::Progress => "muster.progress.v1",
             Self::Proposal => "muster.proposal.v1",
             Self::Approval => "muster.approval.v1",
+            Self::Bundle => "muster.bundle.v1",
         }
     }
 
@@ -63,6 +66,7 @@ impl Kind {
             Self::Progress => limits::PROGRESS_BYTES,
             Self::Proposal => limits::PROPOSAL_BYTES,
             Self::Approval => limits::APPROVAL_BYTES,
+            Self::Bundle => limits::BUNDLE_MANIFEST_BYTES,
         }
     }
 

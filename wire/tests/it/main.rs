@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod approvals;
 #[cfg(test)]
+mod bundles;
+#[cfg(test)]
 mod creds;
 #[cfg(test)]
 mod freshness;

@@ -11,7 +11,7 @@ use muster_wire::status::Status;
 use muster_wire::subject::Address;
 use muster_wire::token::claims::{Account, Limits, ScopedKey, SigningKeyEntry, User};
 use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{Creds, KeyKind, KeyPair, Role, Trust};
+use muster_wire::token::{Creds, KeyKind, KeyPair, PublicKey, Role, Trust};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -111,6 +111,29 @@ impl World {
         let key = key(KeyKind::User, seed);
         let token = self.token(role, name, &key, validity);
         Signer::new(Creds::new(&token, key).unwrap()).unwrap()
+    }
+
+    /// A party whose token has these tags.
+    pub(crate) fn signer_tagged(&self, role: Role, name: &str, seed: u8, tags: &[&str]) -> Signer {
+        let key = key(KeyKind::User, seed);
+        let tags = tags.iter().map(ToString::to_string).collect();
+        let nats = User::new(self.account.public(), tags);
+        let validity = Validity::from(ISSUED);
+        let issuer = self.role_key(role);
+        let token = encode::user(&identity(name), key.public(), nats, validity, issuer).unwrap();
+        Signer::new(Creds::new(&token, key).unwrap()).unwrap()
+    }
+
+    /// A newer token of the account, by which this key is revoked.
+    pub(crate) fn token_revoking(&self, key: &PublicKey) -> String {
+        let revoke = |claims: &mut Account| claims.revoke(key, ISSUED);
+        account_token(
+            &self.operator,
+            &self.account,
+            &self.roles,
+            ISSUED + 60,
+            revoke,
+        )
     }
 
     pub(crate) fn caller(&self) -> Signer {

@@ -47,6 +47,9 @@ fn pages() {
         vec!["plugin", "fetch"],
         vec!["plugin", "generate"],
         vec!["plugin", "check"],
+        vec!["plugin", "pack"],
+        vec!["plugin", "install"],
+        vec!["plugin", "remove"],
     ] {
         let page = page(&path);
         assert!(is_within_width(&page), "{page}");

@@ -130,6 +130,9 @@ pub struct AddUser {
     /// Agent, or agent.action, that the user may ask; repeatable; every agent when left out
     #[arg(long = "agent", value_name = "AGENT")]
     pub agents: Vec<scope::Grant>,
+    /// Let the user sign bundles of agents (`rpc plugin pack`), which nodes then install and run
+    #[arg(long)]
+    pub sign_plugins: bool,
     /// Directory to fill with all that the user's machine needs: rpc.toml, credentials, account, authority
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use muster_wire::identity::Name;
+use muster_wire::token::{KeyError, KeyKind, PublicKey};
 
 use super::filters::Filters;
 use super::json::Json;
@@ -45,6 +47,95 @@ others. Nothing that exists is overwritten.")]
 
 Exits with 1 when a DDL is refused, and with --strict when one could be better.")]
     Check(Check),
+    /// Pack an external agent into one signed file
+    #[command(after_help = "Examples:
+  rpc plugin pack disk
+  rpc plugin pack disk -o /tmp/disk.bundle --creds release.creds
+
+The directory has the DDL `disk.json`, the program `disk` (or the directory
+`disk/` with several), and whatever else is to be with them: `disk.policy` is
+shown as a suggestion. Nodes take what callers with the right to sign have
+signed: `rpc org add user NAME --sign-plugins`.")]
+    Pack(Pack),
+    /// Verify a bundle, and put it where a node looks for agents
+    #[command(after_help = "Examples:
+  rpc plugin install disk-1.0.0.bundle --into /etc/muster/ddl
+  rpc plugin install disk-1.0.0.bundle --into /etc/muster/ddl \\
+    --operator OBX... --account /etc/muster/account.jwt
+
+The operator and the account are those of rpc.toml unless they are given.
+Nothing is written before signer, digests and DDL are found to be good; then
+all of it is there at once. A running node takes it over within seconds.")]
+    Install(Install),
+    /// Remove an agent that was installed from a bundle
+    #[command(after_help = "Examples:
+  rpc plugin remove disk --from /etc/muster/ddl
+  rpc plugin remove disk --from /etc/muster/ddl --yes
+
+Removes the files that were installed, and no others.")]
+    Remove(Remove),
+}
+
+/// `rpc plugin pack`.
+#[derive(Debug, Args)]
+pub struct Pack {
+    /// The directory with the agent's files
+    #[arg(value_name = "DIRECTORY")]
+    pub directory: PathBuf,
+    /// Where to write the bundle; NAME-VERSION.bundle when not given
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Who signs; the configuration's credentials when not given
+    #[arg(long, value_name = "FILE")]
+    pub creds: Option<PathBuf>,
+    /// The account's token; the configuration's when not given
+    #[arg(long, value_name = "FILE")]
+    pub account: Option<PathBuf>,
+}
+
+/// `rpc plugin install`.
+#[derive(Debug, Args)]
+pub struct Install {
+    /// The bundle
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Where the node looks for agents: its `paths.ddls`
+    #[arg(long, value_name = "DIRECTORY")]
+    pub into: PathBuf,
+    /// The operator's public key; the configuration's when not given
+    #[arg(long, value_name = "KEY", value_parser = operator)]
+    pub operator: Option<PublicKey>,
+    /// The account's token, which says who is revoked
+    #[arg(long, value_name = "FILE")]
+    pub account: Option<PathBuf>,
+    /// Trust this signer's public key, and nothing else
+    #[arg(long, value_name = "KEY", value_parser = user, conflicts_with_all = ["operator", "account"])]
+    pub key: Option<PublicKey>,
+    /// Install it although a newer version is there
+    #[arg(long)]
+    pub downgrade: bool,
+}
+
+/// `rpc plugin remove`.
+#[derive(Debug, Args)]
+pub struct Remove {
+    /// The agent
+    #[arg(value_name = "AGENT")]
+    pub agent: Name,
+    /// Where the node looks for agents: its `paths.ddls`
+    #[arg(long, value_name = "DIRECTORY")]
+    pub from: PathBuf,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+}
+
+fn operator(text: &str) -> Result<PublicKey, KeyError> {
+    PublicKey::parse_kind(text, KeyKind::Operator)
+}
+
+fn user(text: &str) -> Result<PublicKey, KeyError> {
+    PublicKey::parse_kind(text, KeyKind::User)
 }
 
 /// `rpc plugin generate`.

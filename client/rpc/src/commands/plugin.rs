@@ -2,6 +2,7 @@
 
 pub mod generate;
 
+mod bundle;
 mod check;
 
 use muster_ddl::doc;
@@ -26,6 +27,9 @@ pub async fn run(command: Plugin, cx: Context<'_>) -> Result<Exit, Error> {
         Plugin::Fetch(args) => fetch(args, cx).await,
         Plugin::Generate(args) => generate::run(&args, cx),
         Plugin::Check(args) => check::run(&args, cx),
+        Plugin::Pack(args) => bundle::pack(&args, cx),
+        Plugin::Install(args) => bundle::install(&args, cx),
+        Plugin::Remove(args) => bundle::remove(&args, cx),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_wire::Millis;
+use muster_wire::bundle::SIGN_TAG;
 use muster_wire::identity::Identity;
 use muster_wire::token::claims::User;
 use muster_wire::token::encode::{self, Validity};
@@ -21,6 +22,8 @@ pub struct Order {
     pub name: Identity,
     /// What a user may ask; for others empty.
     pub grants: Vec<Grant>,
+    /// Whether a user may sign bundles of agents.
+    pub signs_plugins: bool,
     /// How long the credentials are valid; nothing for ever.
     pub expires: Option<Duration>,
     /// Whether it may have valid credentials already.
@@ -80,6 +83,7 @@ impl Organisation {
             kind: Kind::Service,
             name: name.clone(),
             grants: Vec::new(),
+            signs_plugins: false,
             expires: Some(Duration::from_mins(1)),
             renew: false,
             out: None,
@@ -99,10 +103,9 @@ impl Organisation {
         })?;
         let pair = KeyPair::generate(KeyKind::User).map_err(OrganisationError::NewKey)?;
         let key = pair.public();
-        let user = User::new(
-            self.profile().account,
-            order.grants.iter().map(Grant::tag).collect(),
-        );
+        let signs = order.signs_plugins.then(|| SIGN_TAG.to_owned());
+        let tags = order.grants.iter().map(Grant::tag).chain(signs);
+        let user = User::new(self.profile().account, tags.collect());
         let token = encode::user(
             &order.name,
             key,

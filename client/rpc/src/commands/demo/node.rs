@@ -108,6 +108,7 @@ pub fn make(
         kind: Kind::Node,
         name: member.name.clone(),
         grants: Vec::new(),
+        signs_plugins: false,
         expires: Some(LIFETIME),
         renew: false,
         out: None,

@@ -149,6 +149,7 @@ fn make_user(organisation: &Organisation, directory: &Path) -> Result<(), DemoEr
         kind: Kind::User,
         name,
         grants: vec![Grant::Everything],
+        signs_plugins: true,
         expires: Some(node::LIFETIME),
         renew: false,
         out: None,

@@ -19,6 +19,7 @@ pub fn run(
     find: impl FnOnce(&Where) -> Result<Organisation, OrganisationError>,
     printer: &Printer,
 ) -> Result<Exit, Error> {
+    let signs_plugins = matches!(&args, Add::User(args) if args.sign_plugins);
     let (kind, party, grants, directory) = match args {
         Add::User(args) => (Kind::User, args.party, grants(args.agents)?, args.bundle),
         Add::Node(args) => (Kind::Node, args.party, Vec::new(), args.bundle),
@@ -40,6 +41,7 @@ pub fn run(
         kind,
         name,
         grants,
+        signs_plugins,
         expires,
         renew,
         out,

@@ -1,0 +1,72 @@
+//! Whether the files of a bundle are an external agent that a node can offer. Pure.
+
+use std::collections::BTreeMap;
+
+use muster_ddl::Ddl;
+use muster_wire::bundle::{Content, Mode};
+
+use super::{BundleFileError, shown};
+
+/// The DDL, when the agent of this name has all that it runs.
+pub fn check(
+    name: &str,
+    files: &BTreeMap<&str, Content<'_>>,
+) -> Result<(Ddl, semver::Version), BundleFileError> {
+    let file = format!("{name}.json");
+    let content = files
+        .get(file.as_str())
+        .ok_or_else(|| BundleFileError::Agent(format!("{file} is not there")))?;
+    let ddl =
+        Ddl::from_slice(content.bytes).map_err(|source| BundleFileError::Ddl { file, source })?;
+    if ddl.name() != name {
+        let told = shown(ddl.name());
+        return Err(BundleFileError::Agent(format!(
+            "{name}.json describes the agent {told}; name the file {told}.json"
+        )));
+    }
+    let scripts = |action: &&muster_ddl::Action| action.implemented_by().is_some();
+    let external = ddl.metadata().provider.as_deref() == Some("external");
+    if !external && !ddl.actions().iter().any(|action| scripts(&action)) {
+        return Err(BundleFileError::Agent(format!(
+            "{name} is no external agent: its DDL has neither `\"provider\": \"external\"` nor `implemented_by`"
+        )));
+    }
+    for action in ddl.actions() {
+        has_program(name, action.implemented_by(), files)?;
+    }
+    let version = ddl.version().to_owned();
+    match semver::Version::parse(&version) {
+        Ok(parsed) => Ok((ddl, parsed)),
+        Err(source) => {
+            let version = shown(&version);
+            Err(BundleFileError::Version { version, source })
+        }
+    }
+}
+
+/// Where a node looks for it, one of these must be a program: `plugins/host/src/external/draft.rs` is the other side.
+fn has_program(
+    name: &str,
+    script: Option<&str>,
+    files: &BTreeMap<&str, Content<'_>>,
+) -> Result<(), BundleFileError> {
+    let is_program = |path: &str| {
+        files
+            .get(path)
+            .is_some_and(|file| file.mode == Mode::Program)
+    };
+    let platform = format!("{name}/{name}-");
+    let found = match script {
+        Some(script) => is_program(script) || is_program(&format!("{name}/{script}")),
+        None => {
+            is_program(name)
+                || files
+                    .keys()
+                    .any(|path| path.starts_with(&platform) && is_program(path))
+        }
+    };
+    if found {
+        return Ok(());
+    }
+    Err(BundleFileError::NoProgram(shown(script.unwrap_or(name))))
+}

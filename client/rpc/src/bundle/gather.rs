@@ -1,0 +1,160 @@
+//! The files of a directory that become a bundle. Follows no links.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirEntry};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use muster_wire::bundle::{Content, Mode};
+use muster_wire::limits;
+
+use super::{BundleFileError, read};
+
+/// What a directory has.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// Modes and bytes by paths.
+    pub files: BTreeMap<String, (Mode, Vec<u8>)>,
+    /// What is not packed.
+    pub left_out: Vec<PathBuf>,
+}
+
+impl Gathered {
+    /// The files as a bundle takes them.
+    pub fn contents(&self) -> BTreeMap<String, Content<'_>> {
+        let files = self.files.iter().map(|(path, (mode, bytes))| {
+            let (mode, bytes) = (*mode, bytes.as_slice());
+            (path.clone(), Content { mode, bytes })
+        });
+        files.collect()
+    }
+
+    /// The agent's name: that of the only DDL.
+    pub fn agent(&self, directory: &Path) -> Result<String, BundleFileError> {
+        let ddls: Vec<&str> = self
+            .files
+            .keys()
+            .filter(|path| !path.contains('/'))
+            .filter_map(|path| path.strip_suffix(".json"))
+            .collect();
+        match ddls.as_slice() {
+            [name] => Ok((*name).to_owned()),
+            found => Err(BundleFileError::Ddls {
+                path: directory.to_owned(),
+                found: found.len(),
+            }),
+        }
+    }
+}
+
+/// Reads a directory and those in it, but for what is hidden, Python's caches, earlier bundles, and tests as
+/// `rpc plugin generate` writes them.
+pub fn gather(directory: &Path) -> Result<Gathered, BundleFileError> {
+    let mut gathered = Gathered::default();
+    let mut bytes = 0;
+    walk(directory, "", &mut gathered, &mut bytes)?;
+    Ok(gathered)
+}
+
+fn walk(
+    directory: &Path,
+    above: &str,
+    gathered: &mut Gathered,
+    total: &mut usize,
+) -> Result<(), BundleFileError> {
+    let failed = |source| BundleFileError::File {
+        verb: "list",
+        path: directory.to_owned(),
+        source,
+    };
+    let entries = fs::read_dir(directory).map_err(failed)?;
+    let mut entries: Vec<DirEntry> = entries.collect::<Result<_, _>>().map_err(failed)?;
+    entries.sort_by_key(DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let name = entry.file_name();
+        let name = name
+            .to_str()
+            .ok_or_else(|| BundleFileError::Unreadable(path.clone()))?;
+        let kind = entry
+            .file_type()
+            .map_err(BundleFileError::file("look at", &path))?;
+        let below = format!("{above}{name}");
+        if is_left_out(&below, name) {
+            gathered.left_out.push(path);
+        } else if kind.is_dir() {
+            // Deeper is refused anyway, and nothing is read for it.
+            if below.matches('/').count() < 3 {
+                walk(&path, &format!("{below}/"), gathered, total)?;
+            }
+        } else if kind.is_file() {
+            let bytes = read(&path, limits::BUNDLE_BYTES - *total)?;
+            *total += bytes.len();
+            let mode = fs::metadata(&path)
+                .map_err(BundleFileError::file("look at", &path))?
+                .permissions()
+                .mode();
+            let mode = if mode & 0o111 == 0 {
+                Mode::Data
+            } else {
+                Mode::Program
+            };
+            gathered.files.insert(below, (mode, bytes));
+        } else {
+            return Err(BundleFileError::NotPlain(path));
+        }
+    }
+    Ok(())
+}
+
+fn is_left_out(below: &str, name: &str) -> bool {
+    name.starts_with('.')
+        || name == "__pycache__"
+        || Path::new(name)
+            .extension()
+            .is_some_and(|end| end == "bundle")
+        || (below == name && name.starts_with("test_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use muster_wire::bundle::Mode;
+
+    use super::{BundleFileError, gather};
+
+    #[test]
+    fn files_are_gathered_with_their_modes_and_links_are_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = |name: &str| scratch.path().join(name);
+        fs::create_dir_all(path("disk/__pycache__")).unwrap();
+        for name in [
+            "disk.json",
+            "disk/run",
+            ".git",
+            "disk/__pycache__/x",
+            "test_disk",
+            "old.bundle",
+        ] {
+            fs::write(path(name), name).unwrap();
+        }
+        fs::set_permissions(path("disk/run"), fs::Permissions::from_mode(0o700)).unwrap();
+        let gathered = gather(scratch.path()).unwrap();
+        let modes: Vec<_> = gathered
+            .files
+            .iter()
+            .map(|(path, (mode, _))| (path.as_str(), *mode))
+            .collect();
+        assert_eq!(
+            modes,
+            [("disk.json", Mode::Data), ("disk/run", Mode::Program)]
+        );
+        assert_eq!(gathered.left_out.len(), 4);
+        assert_eq!(gathered.agent(scratch.path()).unwrap(), "disk");
+        symlink("/etc/passwd", path("disk/link")).unwrap();
+        let refused = gather(scratch.path()).unwrap_err();
+        assert!(matches!(refused, BundleFileError::NotPlain(_)), "{refused}");
+    }
+}

@@ -1,0 +1,145 @@
+//! The tar of a bundle: what is in it, and that it is written in the one way that counts. Believes nothing.
+
+use std::collections::BTreeMap;
+use std::str;
+
+use tar::{Archive, Builder, EntryType, Header};
+
+use super::{BundleError, Content, Mode};
+use crate::limits;
+
+const SEALED: &str = "bundle.json";
+const ACCOUNT: &str = "account.jwt";
+const FILES: &str = "files/";
+
+/// The parts of a bundle, as they lie in its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bundle<'a> {
+    /// The sealed manifest.
+    pub sealed: &'a [u8],
+    /// The account's token.
+    pub account: &'a str,
+    /// The files by their paths. Nothing is known of the paths but that each is here once.
+    pub files: BTreeMap<&'a str, Content<'a>>,
+}
+
+impl<'a> Bundle<'a> {
+    /// Finds the parts. No path, digest or signature is looked at: see [`Bundle::open`].
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, BundleError> {
+        if bytes.len() > limits::BUNDLE_BYTES {
+            return Err(BundleError::TooLarge(bytes.len()));
+        }
+        let mut parts = entries(bytes)?.into_iter();
+        let sealed = part(parts.next(), SEALED)?;
+        let account = part(parts.next(), ACCOUNT)?;
+        let account = str::from_utf8(account)
+            .map_err(|_| BundleError::Shape("the account's token is no text"))?;
+        let mut files = BTreeMap::new();
+        for (path, content) in parts {
+            let path = path
+                .strip_prefix(FILES)
+                .ok_or(BundleError::Shape("a file is not below files/"))?;
+            files.insert(path, content);
+        }
+        let bundle = Self {
+            sealed,
+            account,
+            files,
+        };
+        // Names that come twice, another order, other metadata, bytes behind the end: all that is not written so is no bundle.
+        if bundle.encode()? != bytes {
+            return Err(BundleError::Shape(
+                "it is a tar that was not written by `rpc plugin pack`",
+            ));
+        }
+        Ok(bundle)
+    }
+
+    /// Writes the one tar that has these parts: the same parts make the same bytes.
+    pub fn encode(&self) -> Result<Vec<u8>, BundleError> {
+        let mut builder = Builder::new(Vec::new());
+        let mut put = |path: &str, content: Content<'_>| {
+            let mut header = Header::new_ustar();
+            header.set_entry_type(EntryType::Regular);
+            header.set_mode(content.mode.bits());
+            header.set_size(content.bytes.len() as u64);
+            header.set_uid(0);
+            header.set_gid(0);
+            header.set_mtime(0);
+            builder.append_data(&mut header, path, content.bytes)
+        };
+        let data = |bytes| Content {
+            mode: Mode::Data,
+            bytes,
+        };
+        put(SEALED, data(self.sealed)).map_err(BundleError::Tar)?;
+        put(ACCOUNT, data(self.account.as_bytes())).map_err(BundleError::Tar)?;
+        for (path, content) in &self.files {
+            put(&format!("{FILES}{path}"), *content).map_err(BundleError::Tar)?;
+        }
+        builder.into_inner().map_err(BundleError::Tar)
+    }
+}
+
+/// The entries as they are, without any extension of the format being followed.
+fn entries(bytes: &[u8]) -> Result<Vec<(&str, Content<'_>)>, BundleError> {
+    let mut found = Vec::new();
+    let mut archive = Archive::new(bytes);
+    for entry in archive.entries().map_err(BundleError::Tar)?.raw(true) {
+        let entry = entry.map_err(BundleError::Tar)?;
+        let header = entry.header();
+        if header.entry_type() != EntryType::Regular {
+            return Err(BundleError::Shape("an entry is no plain file"));
+        }
+        let mode = match header.mode().map_err(BundleError::Tar)? {
+            0o644 => Mode::Data,
+            0o755 => Mode::Program,
+            _ => {
+                return Err(BundleError::Shape(
+                    "a file has a mode other than 0644 and 0755",
+                ));
+            }
+        };
+        let path = path(bytes, entry.raw_header_position())?;
+        let content = slice(bytes, entry.raw_file_position(), entry.size())?;
+        found.push((
+            path,
+            Content {
+                mode,
+                bytes: content,
+            },
+        ));
+        if found.len() > limits::BUNDLE_FILES + 2 {
+            return Err(BundleError::Files(found.len() - 2));
+        }
+    }
+    Ok(found)
+}
+
+/// The name in a header: its first hundred bytes, up to a zero. A prefix is left out, and so refused when all is written again.
+fn path(bytes: &[u8], header: u64) -> Result<&str, BundleError> {
+    let name = slice(bytes, header, 100)?;
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    str::from_utf8(name).map_err(|_| BundleError::Shape("a file's name is no text"))
+}
+
+fn slice(bytes: &[u8], from: u64, length: u64) -> Result<&[u8], BundleError> {
+    let range = || {
+        let from = usize::try_from(from).ok()?;
+        let to = from.checked_add(usize::try_from(length).ok()?)?;
+        bytes.get(from..to)
+    };
+    range().ok_or(BundleError::Shape("it is cut off"))
+}
+
+fn part<'a>(
+    found: Option<(&str, Content<'a>)>,
+    name: &'static str,
+) -> Result<&'a [u8], BundleError> {
+    match found {
+        Some((path, content)) if path == name => Ok(content.bytes),
+        _ => Err(BundleError::Shape(
+            "it does not begin with bundle.json and account.jwt",
+        )),
+    }
+}

@@ -1,0 +1,256 @@
+//! An external agent in one file, signed by whoever packed it. No files are opened here: bytes come in, and bytes go out.
+//!
+//! ```text
+//! a tar of   bundle.json   the manifest, sealed as muster.bundle.v1 (see [`crate::sign`]): signer's token, signature, digests
+//!            account.jwt   the account's token, which the operator signed
+//!            files/...     the agent's files, in the order of their paths
+//! ```
+//!
+//! There is one way to write a bundle: [`Bundle::decode`] takes nothing that [`Bundle::encode`] would not have written, byte by
+//! byte. That leaves no room for links, devices, names that come twice, extensions of the format, or bytes that nobody signed.
+//!
+//! In this order: [`pack`]; [`Bundle::decode`], which believes nothing; [`Bundle::open`], which proves the signer and every file.
+
+mod archive;
+mod open;
+
+pub use archive::Bundle;
+pub use open::{Authority, OpenBundle, SIGN_TAG, SignedBy};
+
+use std::collections::BTreeMap;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::identity::{Identity, Name};
+use crate::sign::{Kind, Refusal, SealError, Signer, seal};
+use crate::token::{KeyError, PublicKey, TokenError};
+use crate::{Millis, limits};
+
+/// What is in a bundle. Unknown fields are refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The agent.
+    pub name: Name,
+    /// Its version, a semantic one.
+    pub version: semver::Version,
+    /// Who packed it, as the name in the token.
+    pub signer: Identity,
+    /// When, by the signer's clock.
+    pub packed_at: Millis,
+    /// Its files by their paths.
+    pub files: BTreeMap<String, Listed>,
+}
+
+/// A file in a manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listed {
+    /// How many bytes it has.
+    pub bytes: u64,
+    /// SHA-256 of them, in lower-case hexadecimal.
+    pub sha256: String,
+    /// Whether it is a program.
+    pub mode: Mode,
+}
+
+/// The two modes that files of a bundle have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// All may read it.
+    #[serde(rename = "0644")]
+    Data,
+    /// All may run it.
+    #[serde(rename = "0755")]
+    Program,
+}
+
+impl Mode {
+    /// As the system counts.
+    pub fn bits(self) -> u32 {
+        match self {
+            Self::Data => 0o644,
+            Self::Program => 0o755,
+        }
+    }
+}
+
+/// A file's mode and content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Content<'a> {
+    /// Its mode.
+    pub mode: Mode,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+impl Content<'_> {
+    /// As a manifest lists it.
+    pub fn listed(&self) -> Listed {
+        Listed {
+            bytes: self.bytes.len() as u64,
+            sha256: data_encoding::HEXLOWER.encode(&Sha256::digest(self.bytes)),
+            mode: self.mode,
+        }
+    }
+}
+
+/// Why there is no bundle, or why it does not count.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// More bytes than a bundle may have.
+    #[error("it has {0} bytes; a bundle has at most {max}", max = limits::BUNDLE_BYTES)]
+    TooLarge(usize),
+    /// More files than a bundle may have, or none.
+    #[error("it has {0} files; a bundle has 1 to {max}", max = limits::BUNDLE_FILES)]
+    Files(usize),
+    /// Not a tar.
+    #[error("it is no bundle: it cannot be read as a tar")]
+    Tar(#[source] io::Error),
+    /// A tar that no bundle is written as.
+    #[error("it is no bundle: {0}")]
+    Shape(&'static str),
+    /// A path that leads elsewhere, or to where another agent would be.
+    #[error("the path {path:?} is refused: {why}")]
+    Path {
+        /// The path, printable.
+        path: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Its signature or its signer's token is not believed.
+    #[error("its signature is refused")]
+    Refused(#[from] Refusal),
+    /// The account's token in it, or the one that is known here, is not believed.
+    #[error("its account's token is refused")]
+    Account(#[source] TokenError),
+    /// A key that cannot be one.
+    #[error("its signer's key is none")]
+    Key(#[from] KeyError),
+    /// Signed by a key other than the one that is wanted.
+    #[error("it is signed with the key {found}, not with {expected}")]
+    Foreign {
+        /// The key that is wanted.
+        expected: PublicKey,
+        /// The key in the signer's token.
+        found: PublicKey,
+    },
+    /// Signed by somebody who may not.
+    #[error(
+        "{0} signed it, and may not: the token lacks the tag {SIGN_TAG} (`rpc org add user --sign-plugins`)"
+    )]
+    MayNotSign(Identity),
+    /// The manifest is none.
+    #[error("its manifest cannot be read")]
+    Manifest(#[source] serde_json::Error),
+    /// The manifest names another signer than the token.
+    #[error("its manifest says that {claimed} signed it, but {signer} did")]
+    WrongSigner {
+        /// Who signed it.
+        signer: Identity,
+        /// Whom it names.
+        claimed: Identity,
+    },
+    /// Not the file that was signed, not signed at all, or missing.
+    #[error("the file {0:?} is not the one that was signed")]
+    File(String),
+    /// The manifest cannot be sealed.
+    #[error("the manifest cannot be sealed")]
+    Seal(#[from] SealError),
+}
+
+impl Manifest {
+    /// Whether every path may be in a bundle of this agent, and the DDL is there.
+    pub fn check(&self) -> Result<(), BundleError> {
+        if self.files.is_empty() || self.files.len() > limits::BUNDLE_FILES {
+            return Err(BundleError::Files(self.files.len()));
+        }
+        for path in self.files.keys() {
+            check_path(&self.name, path)?;
+            let mut above = path.as_str();
+            while let Some((directory, _)) = above.rsplit_once('/') {
+                if self.files.contains_key(directory) {
+                    return Err(refused(path, "a file is where its directory would be"));
+                }
+                above = directory;
+            }
+        }
+        if !self.files.contains_key(&self.ddl()) {
+            return Err(BundleError::Shape("the agent's DDL is not among its files"));
+        }
+        Ok(())
+    }
+
+    /// The path of the agent's DDL.
+    pub fn ddl(&self) -> String {
+        format!("{}.json", self.name)
+    }
+}
+
+fn refused(path: &str, why: &'static str) -> BundleError {
+    let path = path.chars().take(120).collect();
+    BundleError::Path { path, why }
+}
+
+/// A path below the agent's own directory, and nothing else: no file of it can be taken for another agent's.
+pub fn check_path(agent: &Name, path: &str) -> Result<(), BundleError> {
+    if path.len() > limits::BUNDLE_PATH_BYTES {
+        return Err(refused(path, "it is too long"));
+    }
+    let parts = path.split('/').count();
+    if parts > 3 {
+        return Err(refused(path, "more than two directories are in it"));
+    }
+    for part in path.split('/') {
+        if part.is_empty() || part.starts_with('.') {
+            return Err(refused(path, "a part of it is empty, or begins with a dot"));
+        }
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
+        if !part.bytes().all(plain) {
+            let why = "letters, digits and ._-+ are all that may be in it";
+            return Err(refused(path, why));
+        }
+    }
+    let own = path.strip_suffix(".json");
+    if own.is_some() && own != Some(agent.as_str()) {
+        return Err(refused(
+            path,
+            "a node could take it for another agent's DDL",
+        ));
+    }
+    Ok(())
+}
+
+/// Packs and signs an agent's files. Whether they work is for the caller to find out beforehand.
+pub fn pack(
+    name: Name,
+    version: semver::Version,
+    files: &BTreeMap<String, Content<'_>>,
+    signer: &Signer,
+    account_token: &str,
+    now: Millis,
+) -> Result<Vec<u8>, BundleError> {
+    let listed = |(path, file): (&String, &Content<'_>)| (path.clone(), file.listed());
+    let manifest = Manifest {
+        name,
+        version,
+        signer: signer.identity().clone(),
+        packed_at: now,
+        files: files.iter().map(listed).collect(),
+    };
+    manifest.check()?;
+    let sealed = seal(Kind::Bundle, &manifest, signer)?;
+    let files = files.iter().map(|(path, file)| (path.as_str(), *file));
+    let bundle = Bundle {
+        sealed: &sealed,
+        account: account_token,
+        files: files.collect(),
+    };
+    let bytes = bundle.encode()?;
+    if bytes.len() > limits::BUNDLE_BYTES {
+        return Err(BundleError::TooLarge(bytes.len()));
+    }
+    Ok(bytes)
+}
