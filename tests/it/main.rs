@@ -5,8 +5,8 @@
 mod approvals;
 mod architecture;
 mod ask;
-mod coverage;
 mod bundles;
+mod coverage;
 mod demo;
 mod desk;
 mod discovery;
