@@ -252,13 +252,11 @@ async fn governed(probe: &Probe, policy: &str) -> World {
 /// The rule that denies, or nothing if it is allowed.
 async fn denied(caller: &Caller, action: &str, data: serde_json::Value) -> Option<String> {
     let reply = caller.ask(NODE, "rpcutil", action, data).await.reply;
-    match reply.reason {
-        Some(Reason::Denied { rule }) => Some(rule),
-        _ => {
-            assert_eq!(reply.statuscode, Status::Ok, "{}", reply.statusmsg);
-            None
-        }
+    if let Some(Reason::Denied { rule }) = reply.reason {
+        return Some(rule);
     }
+    assert_eq!(reply.statuscode, Status::Ok, "{}", reply.statusmsg);
+    None
 }
 
 #[tokio::test]

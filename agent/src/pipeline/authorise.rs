@@ -158,8 +158,8 @@ fn source_read(core: &Core, accepted: &Accepted) -> Option<Result<(Name, Name), 
     core.data_sources
         .iter()
         .find(|source| source.name() == named)?;
-    let names = Name::parse(DATA).and_then(|data| Ok((data, Name::parse(named)?)));
-    Some(names.map_err(|error| format!("{DATA}: `{named}`: {error}")))
+    let asked = Name::parse(DATA).and_then(|data| Ok((data, Name::parse(named)?)));
+    Some(asked.map_err(|error| format!("{DATA}: `{named}`: {error}")))
 }
 
 fn denied(core: &Core, accepted: Accepted, rule: String) -> Stop {

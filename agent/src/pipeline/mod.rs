@@ -166,9 +166,9 @@ pub struct Undecided {
 #[derive(Debug)]
 enum Open {
     /// Whether it is for this node.
-    Meant(Asked),
+    Meant(Box<Asked>),
     /// Whether its caller may.
-    Allowed(Accepted),
+    Allowed(Box<Accepted>),
 }
 
 impl Open {
@@ -208,11 +208,11 @@ async fn settle(
     let mut lookups = Lookups::new(core, &asked.request, key, stopping);
     let accepted = match open {
         Open::Meant(asked) => {
-            let settled = matches::settle(core, asked, &mut lookups).await;
+            let settled = matches::settle(core, *asked, &mut lookups).await;
             let asked = watch::lap(StageName::Match, settled)?;
             valid(core, asked)?
         }
-        Open::Allowed(accepted) => accepted,
+        Open::Allowed(accepted) => *accepted,
     };
     let authorised = authorise::settle(core, accepted, &mut lookups).await;
     watch::lap(StageName::Authorise, authorised)
@@ -229,12 +229,12 @@ fn arrival(core: &Core, incoming: &Incoming) -> Result<Taken, Stop> {
     let freshness = watch::lap(StageName::Fresh, fresh::judge(core, asked));
     let meant = matches::meant_for_us(core, freshness);
     let (open, place) = match watch::lap(StageName::Match, meant)? {
-        Meant::Perhaps(asked, place) => (Open::Meant(asked), place),
+        Meant::Perhaps(asked, place) => (Open::Meant(Box::new(asked)), place),
         Meant::Us(asked) => {
             let valid = valid(core, asked)?;
             match watch::lap(StageName::Authorise, authorise::at_once(core, valid))? {
                 Judged::Allowed(accepted) => return Ok(Taken::Accepted(Box::new(accepted))),
-                Judged::Open(accepted, place) => (Open::Allowed(accepted), place),
+                Judged::Open(accepted, place) => (Open::Allowed(Box::new(accepted)), place),
             }
         }
     };
