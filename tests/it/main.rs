@@ -23,5 +23,6 @@ mod rollouts;
 mod sealed;
 mod shaping;
 mod sources;
+mod stats;
 mod statuses;
 mod trust;

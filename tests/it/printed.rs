@@ -189,6 +189,7 @@ async fn documents(world: &World) -> Vec<Value> {
         &["explain", "work", "what=x", "-I", "good"],
         &["job", "list"],
         &["doctor"],
+        &["stats"],
         &["plugin", "list"],
         &["plugin", "check", &good_ddl, &bad_ddl],
         &["policy", "check", &policies],

@@ -29,6 +29,7 @@ mod read;
 pub mod request;
 pub mod schema;
 mod seconds;
+pub mod stats;
 
 use std::path::PathBuf;
 
@@ -153,6 +154,9 @@ pub enum Command {
     /// Approve what another wants to ask, after it was shown
     #[command(after_help = approve::AFTER)]
     Approve(approve::Approve),
+    /// Show what daemons took and refused since they started
+    #[command(after_help = stats::AFTER)]
+    Stats(stats::Stats),
     /// Look at everything between a command and its answer, and say what is wrong
     #[command(after_help = doctor::AFTER)]
     Doctor(doctor::Doctor),

@@ -22,6 +22,7 @@ pub mod plugin;
 mod policy;
 mod request;
 mod schema;
+mod stats;
 pub mod table;
 
 use crate::cli::{Cli, Command};
@@ -45,6 +46,7 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Inventory(args) => inventory::run(args, cx).await,
         Command::Do(args) => Box::pin(request::run(*args, cx)).await,
         Command::Cancel(args) => cancel::run(args, cx).await,
+        Command::Stats(args) => stats::run(args, cx).await,
         Command::Doctor(args) => doctor::run(args, cx).await,
         Command::Approve(args) => approve::run(&args, cx),
         Command::Explain(args) => explain::run(&args, cx),

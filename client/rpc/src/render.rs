@@ -34,6 +34,7 @@ pub mod reply_values;
 pub mod request;
 pub mod request_stats;
 pub mod span;
+pub mod stats;
 pub mod template;
 pub mod trace;
 pub mod value;

@@ -30,7 +30,7 @@ macro_rules! published {
 }
 
 /// All of them.
-pub const PUBLISHED: [Published; 21] = [
+pub const PUBLISHED: [Published; 22] = [
     published!("muster.request.v1", "rpc do -j, rpc cancel -j"),
     published!("muster.request.lines.v1", "each line of rpc do --jsonl"),
     published!("muster.ping.v1", "rpc ping -j"),
@@ -43,6 +43,7 @@ pub const PUBLISHED: [Published; 21] = [
     published!("muster.job.v1", "rpc job show -j"),
     published!("muster.job.diff.v1", "rpc job diff -j"),
     published!("muster.doctor.v1", "rpc doctor -j"),
+    published!("muster.stats.v1", "rpc stats -j"),
     published!("muster.plugins.v1", "rpc plugin list -j"),
     published!("muster.plugin.check.v1", "rpc plugin check -j"),
     published!("muster.policy.check.v1", "rpc policy check -j"),

@@ -29,6 +29,7 @@ fn pages() {
         vec!["do"],
         vec!["cancel"],
         vec!["doctor"],
+        vec!["stats"],
         vec!["approve"],
         vec!["explain"],
         vec!["job", "list"],

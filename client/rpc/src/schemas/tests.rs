@@ -29,6 +29,7 @@ fn made(name: &str) -> Value {
         "muster.ping.v1" => of::<render::ping::Document<'_>>(),
         "muster.nodes.v1" => of::<render::nodes::Document<'_>>(),
         "muster.facts.v1" => of::<render::facts::Document<'_>>(),
+        "muster.stats.v1" => of::<render::stats::Document<'_>>(),
         "muster.inventory.v1" => of::<render::inventory::Document<'_>>(),
         "muster.collectives.v1" => of::<render::collectives::Document<'_>>(),
         "muster.explain.v1" => of::<render::explain::Explanation>(),

@@ -1,0 +1,76 @@
+//! `rpc stats`: what a daemon refuses in silence is counted, and shown to whoever asks.
+
+use muster_tests::now;
+use muster_wire::filter::Filter;
+use muster_wire::identity::Name;
+use muster_wire::request::{Request, Target};
+use muster_wire::sign::{Kind, seal};
+use muster_wire::subject;
+use serde_json::Value;
+
+use crate::ask::{Caller, World};
+use crate::desk::Desk;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_refused_in_silence_is_counted_and_shown() {
+    let world = World::new(|_| {}).await;
+    let caller = &world.caller;
+    let signer = world.organisation.caller("anna");
+    let desk = Desk::new(&world.organisation, &world.server, &signer, "");
+    let shown = async || {
+        let (document, code) = desk.document(&["stats"]).await;
+        assert_eq!(code, 0, "{document:#}");
+        document["nodes"][0].clone()
+    };
+    let before = shown().await;
+
+    let good = caller.request();
+    let to = Caller::subject(&good);
+    let stranger = muster_tests::organisation::Organisation::new(&["muster"]).caller("rip");
+    let forged = seal(Kind::Request, &good, &stranger).unwrap();
+    let text = String::from_utf8(caller.seal(&good).to_vec()).unwrap();
+    let broken = text.replace("\"ttl\":60000", "\"ttl\":60001");
+    let elsewhere = caller.seal(&Request {
+        collective: Name::parse("other").unwrap(),
+        ..good.clone()
+    });
+    for payload in [forged.into(), broken.into(), elsewhere] {
+        assert_eq!(caller.answers_to(&to, payload).await, 0);
+    }
+
+    let stale = caller.seal(&Request {
+        issued_at: now() - 3_600_000,
+        ..caller.request()
+    });
+    caller.answers_to(&to, stale).await;
+
+    let once = caller.seal(&caller.request());
+    caller.answers_to(&to, once.clone()).await;
+    assert_eq!(caller.answers_to(&to, once).await, 0);
+
+    let nobody = Filter::default().with_class("nobody").unwrap();
+    let unmatched = Request {
+        target: Target::Filter(nobody),
+        ..caller.request()
+    };
+    let everybody = subject::broadcast(&unmatched.collective, &unmatched.agent, &unmatched.action);
+    let sealed = caller.seal(&unmatched);
+    assert_eq!(caller.answers_to(&everybody, sealed).await, 0);
+
+    let after = shown().await;
+    let more = |name: &str| number(&after, name) - number(&before, name);
+    assert_eq!(more("refused"), 3, "{before} {after}");
+    assert_eq!(more("expired"), 1, "{before} {after}");
+    assert_eq!(more("replayed"), 1, "{before} {after}");
+    assert_eq!(more("others"), 1, "{before} {after}");
+    let text = desk.rpc(&["stats"]).await;
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(
+        text.contains("REPLAYED") && text.contains("node1.example.net"),
+        "{text}"
+    );
+}
+
+fn number(counts: &Value, name: &str) -> u64 {
+    counts[name].as_u64().unwrap()
+}
