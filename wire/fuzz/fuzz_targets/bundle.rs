@@ -1,0 +1,42 @@
+//! Bundles: whatever is read is written again as the same bytes; nothing is believed without a signature; a path that is accepted
+//! stays below the agent's directory.
+#![no_main]
+
+use std::path::{Component, Path};
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use muster_wire::bundle::{Authority, Bundle, Manifest, check_path};
+use muster_wire::identity::Name;
+use muster_wire::token::{KeyKind, KeyPair, PublicKey};
+
+static KEY: LazyLock<PublicKey> =
+    LazyLock::new(|| KeyPair::from_raw(KeyKind::Operator, &[7; 32]).public());
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(bundle) = Bundle::decode(bytes) {
+        assert_eq!(bundle.encode().expect("what is read is written"), bytes);
+        let authority = Authority::Operator {
+            operator: *KEY,
+            account: None,
+        };
+        assert!(bundle.open(&authority, 1_800_000_000_000).is_err());
+    }
+    if let Ok(manifest) = serde_json::from_slice::<Manifest>(bytes) {
+        let again = serde_json::to_vec(&manifest).expect("a manifest is written");
+        let read: Manifest = serde_json::from_slice(&again).expect("and read back");
+        assert_eq!(read, manifest);
+        let _ = manifest.check();
+    }
+    let Ok(path) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let agent = Name::parse("disk").expect("a name");
+    if check_path(&agent, path).is_ok() {
+        assert!(
+            Path::new(path)
+                .components()
+                .all(|part| matches!(part, Component::Normal(_)))
+        );
+    }
+});

@@ -1,0 +1,57 @@
+//! DDLs of anybody, and anybody's inputs and outputs against them: what validates validates again, and text stays text.
+//!
+//! Input: a DDL, a zero byte, a JSON object; without the zero byte, the object is held against a DDL with every type.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use muster_ddl::Ddl;
+use serde_json::{Map, Value};
+
+const DOCUMENT: &[u8] = br#"{"metadata": {"name": "x"}, "actions": [{"action": "y", "input": {
+    "text": {"type": "string", "validation": "^a+$", "maxlength": 9, "optional": true},
+    "shell": {"type": "string", "validation": "shellsafe", "maxlength": 0, "optional": true},
+    "address": {"type": "string", "validation": "ipv6address", "maxlength": 40, "optional": true},
+    "choice": {"type": "list", "list": ["a", "b"], "optional": true},
+    "count": {"type": "integer", "optional": true}, "ratio": {"type": "float", "optional": true},
+    "number": {"type": "number", "optional": true}, "flag": {"type": "boolean", "optional": true, "default": true},
+    "table": {"type": "hash", "optional": true}, "items": {"type": "array", "optional": true}},
+    "output": {"said": {"type": "string", "default": "none"}, "seen": {"type": "array"}}}]}"#;
+
+static DDL: LazyLock<Ddl> =
+    LazyLock::new(|| Ddl::from_slice(DOCUMENT).expect("the target's own DDL is one"));
+
+fuzz_target!(|bytes: &[u8]| {
+    let (document, object) = match bytes.iter().position(|byte| *byte == 0) {
+        Some(at) => (Some(&bytes[..at]), &bytes[at + 1..]),
+        None => (None, bytes),
+    };
+    let object = serde_json::from_slice::<Map<String, Value>>(object).unwrap_or_default();
+    hold(&DDL, &object);
+    if let Ok(ddl) = Ddl::from_slice(document.unwrap_or(bytes)) {
+        let _ = muster_ddl::doc::text(&ddl);
+        let _ = muster_ddl::doc::markdown(&ddl);
+        hold(&ddl, &object);
+    }
+});
+
+fn hold(ddl: &Ddl, object: &Map<String, Value>) {
+    for action in ddl.actions() {
+        if let Ok(valid) = action.validate_input(object) {
+            let again = action
+                .validate_input(&valid)
+                .expect("what is valid stays valid");
+            assert_eq!(again, valid);
+            let _ = action.redact(&valid);
+        }
+        if let Ok(valid) = action.validate_output(object) {
+            let _ = action.redact_output(&valid);
+        }
+        let words = object
+            .iter()
+            .map(|(name, value)| (name.clone(), value.to_string()));
+        let words: Vec<_> = words.collect();
+        let _ = action.coerce(&words);
+    }
+}
