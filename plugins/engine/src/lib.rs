@@ -23,4 +23,4 @@ pub mod types;
 
 pub use engine::Engine;
 pub use error::EngineError;
-pub use resource_type::{Cx, ResourceType};
+pub use resource_type::{Cx, Generates, ResourceType, Siblings, Wanted};

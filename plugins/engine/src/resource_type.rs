@@ -33,6 +33,48 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
     /// the next change when one fails, as Puppet does.
     fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError>;
 
+    /// Whether it does anything when something that it subscribes to has changed.
+    fn refreshes(&self) -> bool {
+        false
+    }
+
+    /// Does what a change of something that it subscribes to asks for: runs the command, restarts the service. Only called
+    /// of types that say so by [`Self::refreshes`].
+    fn refresh(&self, _: &Cx<'_>, _: &Resource) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// Whether making this change does already what a refresh of the resource itself in the same run would do.
+    fn spares_refresh(&self, _: &Change) -> bool {
+        false
+    }
+
+    /// The resources of the catalog that come before this one without being told to. Pure.
+    fn autorequires(&self, _: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
+        Vec::new()
+    }
+
+    /// When [`Self::generate`] has something to add to the catalog.
+    fn generates(&self, _: &Resource) -> Generates {
+        Generates::Never
+    }
+
+    /// More resources that follow from this one and the machine: what lies below a directory, what is to be purged. A resource
+    /// that the catalog already has is left as it is there.
+    fn generate(
+        &self,
+        _: &Cx<'_>,
+        _: &Resource,
+        _: &dyn Siblings,
+    ) -> Result<Vec<Resource>, EngineError> {
+        Ok(Vec::new())
+    }
+
+    /// The name of the provider that is at work, for reports; `None` for types without providers.
+    fn provider(&self, _: &Cx<'_>, resource: &Resource) -> Option<String> {
+        resource.text("provider").map(str::to_owned)
+    }
+
     /// Everything that the machine says about the resource of that title. The default reads a resource of which nothing
     /// is desired; types whose title does not say where to look search [`Self::instances`] instead.
     fn find(&self, cx: &Cx<'_>, title: &str) -> Result<State, EngineError> {
@@ -41,6 +83,42 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
 
     /// Every resource of this type on the machine: title and properties.
     fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError>;
+}
+
+/// The other resources of a catalog.
+pub trait Siblings {
+    /// The resource of that type whose title, name or alias it is.
+    fn find(&self, type_name: &str, name: &str) -> Option<&Resource>;
+
+    /// All of that type, in the order of the catalog.
+    fn of_type(&self, type_name: &str) -> Vec<&Resource>;
+}
+
+/// Nobody else.
+impl Siblings for () {
+    fn find(&self, _: &str, _: &str) -> Option<&Resource> {
+        None
+    }
+
+    fn of_type(&self, _: &str) -> Vec<&Resource> {
+        Vec::new()
+    }
+}
+
+/// A resource by type and name, which may be in the catalog or not.
+pub type Wanted = (&'static str, String);
+
+/// When a resource brings others with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Generates {
+    /// Never.
+    Never,
+    /// Before anything of the catalog is evaluated; they come after the resource that brings them.
+    BeforeTheRun,
+    /// Before anything of the catalog is evaluated; they come before the resource that brings them.
+    BeforeTheRunAndFirst,
+    /// Right before the resource itself is evaluated; they come after it, and whatever depends on it after them.
+    WithTheResource,
 }
 
 /// What a type works with.

@@ -140,6 +140,24 @@ impl ResourceType for Service {
         choose(cx, resource)?.act(cx, resource, action)
     }
 
+    fn refreshes(&self) -> bool {
+        true
+    }
+
+    /// Restarts it if it runs; what is stopped stays so.
+    fn refresh(&self, cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
+        let provider = choose(cx, resource)?;
+        if provider.query(cx, resource)?.running {
+            provider.act(cx, resource, Action::Restart)?;
+        }
+        Ok(())
+    }
+
+    /// A service that was only just started knows its new configuration.
+    fn spares_refresh(&self, change: &Change) -> bool {
+        change.property == "ensure" && change.to.as_text() == Some("running")
+    }
+
     fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
         let all = Resource::named(&SCHEMA, "*")?;
         let provider = choose(cx, &all)?;

@@ -182,6 +182,19 @@ fn umask(text: &str) -> Option<u32> {
         .filter(|mask| *mask <= 0o777 && text.len() <= 5)
 }
 
+/// The file that a command line begins with, if it is named by its whole path.
+pub(super) fn file(line: &str) -> Option<&str> {
+    let quoted = line
+        .strip_prefix('"')
+        .and_then(|rest| Some(rest.split_once('"')?.0));
+    let word = quoted.or_else(|| {
+        line.split_whitespace()
+            .next()
+            .filter(|_| line.starts_with('/'))
+    });
+    word.filter(|word| !word.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::{needs_shell, program};

@@ -1,7 +1,7 @@
 //! `exec`: runs a command unless its guards say that it need not.
 //!
-//! The guards are asked while reading, in noop too: they decide whether there is something to do. Refreshing belongs to
-//! whoever has several resources; alone, an exec with `refreshonly` never runs.
+//! The guards are asked while reading, in noop too: they decide whether there is something to do. Alone, an exec with
+//! `refreshonly` never runs; in a catalog, a change of what it subscribes to makes it run.
 
 mod command;
 
@@ -16,7 +16,7 @@ use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
 use crate::providers::paths;
 use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType};
+use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
 use crate::schema::{Attribute, Kind, Schema};
 
 static SCHEMA: Schema = Schema {
@@ -154,24 +154,55 @@ impl ResourceType for Exec {
     }
 
     fn apply(&self, cx: &Cx<'_>, plan: &Plan, _: &Change) -> Result<(), EngineError> {
-        let resource = &plan.resource;
-        let output = run_tries(cx, resource)?;
-        let good = succeeded(resource, &output);
-        if matches!(
-            (resource.text("logoutput"), good),
-            (Some("true"), _) | (Some("on_failure"), false)
-        ) {
-            output.text().lines().for_each(|line| cx.say(line));
-        }
-        if good {
+        execute(cx, &plan.resource)
+    }
+
+    fn refreshes(&self) -> bool {
+        true
+    }
+
+    /// Runs the command, or the one that is meant for refreshes, unless a guard forbids it.
+    fn refresh(&self, cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
+        if !allowed(cx, resource)? {
             return Ok(());
         }
-        let (line, returns) = (command::line(resource), resource.list("returns").join(","));
-        let problem = format!(
-            "'{line}' returned {} instead of one of [{returns}]",
-            output.code
+        match resource.text("refresh") {
+            Some(line) => {
+                run(
+                    cx,
+                    resource,
+                    command::of_line(cx, resource, line)?,
+                    "refresh",
+                )?;
+                Ok(())
+            }
+            None => execute(cx, resource),
+        }
+    }
+
+    /// The working directory, every absolute path that the command and its checks begin with or name in quotes, and the user.
+    fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
+        let mut wanted: Vec<Wanted> = Vec::new();
+        wanted.extend(resource.text("cwd").map(|cwd| ("file", cwd.to_owned())));
+        for name in ["command", "onlyif", "unless"] {
+            let lines = resource.list(name);
+            // A list is program and arguments: only the program is looked at.
+            let lines = if name == "command" {
+                lines.get(..1).unwrap_or_default()
+            } else {
+                &lines
+            };
+            let files = lines.iter().filter_map(|line| command::file(line));
+            wanted.extend(files.map(|file| ("file", file.to_owned())));
+        }
+        let by_name = |user: &&str| !user.bytes().all(|digit| digit.is_ascii_digit());
+        wanted.extend(
+            resource
+                .text("user")
+                .filter(by_name)
+                .map(|user| ("user", user.to_owned())),
         );
-        Err(EngineError::failed(resource, problem))
+        wanted
     }
 
     fn instances(&self, _: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
@@ -179,11 +210,34 @@ impl ResourceType for Exec {
     }
 }
 
+/// Runs the command, as often as need be.
+fn execute(cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
+    let output = run_tries(cx, resource)?;
+    let good = succeeded(resource, &output);
+    if matches!(
+        (resource.text("logoutput"), good),
+        (Some("true"), _) | (Some("on_failure"), false)
+    ) {
+        output.text().lines().for_each(|line| cx.say(line));
+    }
+    if good {
+        return Ok(());
+    }
+    let (line, returns) = (command::line(resource), resource.list("returns").join(","));
+    let problem = format!(
+        "'{line}' returned {} instead of one of [{returns}]",
+        output.code
+    );
+    Err(EngineError::failed(resource, problem))
+}
+
 /// Whether every guard lets the command run, asked in Puppet's order and only as far as needed.
 fn wanted(cx: &Cx<'_>, resource: &Resource) -> Result<bool, EngineError> {
-    if resource.flag("refreshonly") {
-        return Ok(false);
-    }
+    Ok(!resource.flag("refreshonly") && allowed(cx, resource)?)
+}
+
+/// Whether every guard but `refreshonly` lets it run.
+fn allowed(cx: &Cx<'_>, resource: &Resource) -> Result<bool, EngineError> {
     for path in resource.list("creates") {
         let found = paths::follow(cx.system, Path::new(path));
         if found
