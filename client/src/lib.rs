@@ -50,6 +50,6 @@ pub use limit::{Amount, AmountError, choose};
 pub use muster_bus::{Disturbance, Server};
 pub use person::{Draft, Person, signer};
 pub use rollout::{Rollout, Stop};
-pub use sources::DataStore;
+pub use sources::{DataStore, kind};
 pub use stats::Stats;
 pub use telling::Tale;

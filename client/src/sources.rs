@@ -87,7 +87,8 @@ fn source(ddl: &Arc<DataDdl>) -> Source {
     }
 }
 
-fn kind(value_type: ValueType) -> Kind {
+/// How expressions may compare an output of a declared type.
+pub fn kind(value_type: ValueType) -> Kind {
     match value_type {
         ValueType::String | ValueType::List => Kind::Text,
         ValueType::Boolean => Kind::Boolean,

@@ -173,6 +173,9 @@ async fn documents(world: &World) -> Vec<Value> {
     );
     let log = world.nodes[0].audit_file().display().to_string();
     let nobody = "01890a5d-ac96-774b-bcce-b302099a8057";
+    let fleet = world.path("fleet.json");
+    let exported = desk.rpc(&["inventory", "--export", &fleet]).await;
+    assert!(exported.status.code() != Some(1), "{}", told(&exported));
     let commands: &[&[&str]] = &[
         &["do", "work", "what=fail", "--trace"],
         &["do", "work", "what=x", "--nodes", &lost, "--expect", "1"],
@@ -182,6 +185,7 @@ async fn documents(world: &World) -> Vec<Value> {
         &["ping", "-F", "name=nobody"],
         &["find", "-W", "name=good"],
         &["facts", "name"],
+        &["filter", "test", &fleet, "name=good and puppet().enabled"],
         &["inventory", "good"],
         &["inventory", "gone"],
         &["inventory", "--collectives"],

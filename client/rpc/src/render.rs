@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod event;
 pub mod explain;
 pub mod facts;
+pub mod filter;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod grid;

@@ -1,8 +1,12 @@
 //! `--filter-replies`: which replies count, in the language of `--select` with words for replies: `ok() and
 //! data("status") == "stopped"`. A function of a reply; nobody is asked.
+//!
+//! `data().status` is an output that the action declares, held against its type before anything is sent; `data("os.family")` is whatever a
+//! reply has there, declared or not.
 
 use std::sync::Arc;
 
+use muster_ddl::Action;
 use muster_wire::filter::{
     FilterError, Found, Kind, Known, Lookup, Progress, Query, Select, Source, Sources, Truth,
 };
@@ -25,6 +29,8 @@ const OUTCOMES: [&str; 8] = [
 ];
 /// Words that stand for something a reply says.
 const WORDS: [&str; 3] = ["code", "msg", "time"];
+/// The function that stands for what a reply brings.
+const DATA: &str = "data";
 /// A function's own value, as the language calls it.
 const ITSELF: &str = "";
 
@@ -39,24 +45,40 @@ pub enum ReplyFilterError {
     #[error(transparent)]
     Read(#[from] FilterError),
     /// It asks for something that replies do not have.
-    #[error(
-        "replies have no {word:?}; they have code, msg and time, and data(\"name\") for outputs"
-    )]
+    #[error("replies have no {word:?}; they have code, msg and time, and data().name for outputs")]
     Word {
         /// The word.
         word: String,
     },
     /// A word without a comparison, which would be a class of a node.
-    #[error("a word alone says nothing of a reply; write ok(), or data(\"name\") == \"value\"")]
+    #[error("a word alone says nothing of a reply; write ok(), or data().name == \"value\"")]
     Name,
+    /// All of a reply's data, or an output of what is no output.
+    #[error(
+        "{text} names no output; write data().name, or data(\"name.below\") for what is within an output"
+    )]
+    Data {
+        /// What it says.
+        text: String,
+    },
 }
 
 impl ReplyFilter {
-    /// Reads an expression.
-    pub fn new(text: &str) -> Result<Self, ReplyFilterError> {
-        let select = Select::parse_declared(text, &functions())?;
+    /// Reads an expression over replies of this action.
+    pub fn new(text: &str, action: &Action) -> Result<Self, ReplyFilterError> {
+        let select = Select::parse_declared(text, &functions(action))?;
         if select.asks_for_names() {
             return Err(ReplyFilterError::Name);
+        }
+        for (lookup, output) in select.outputs() {
+            let by_path = lookup.query.is_some();
+            if lookup.source == DATA && by_path != (output == ITSELF) {
+                let text = match output {
+                    ITSELF => lookup.to_string(),
+                    output => format!("{lookup}.{output}"),
+                };
+                return Err(ReplyFilterError::Data { text });
+            }
         }
         let unknown = select
             .facts()
@@ -92,8 +114,10 @@ impl ReplyFilter {
             match self.0.evaluate(&view, &known) {
                 Progress::Decided(truth) => return truth == Truth::True,
                 Progress::Needs(lookup) => {
-                    let value = answer(reply, &data, lookup);
-                    let found = Map::from_iter([(ITSELF.to_owned(), value)]);
+                    let found = match (lookup.source.as_str(), &lookup.query) {
+                        (DATA, None) => self.outputs(reply),
+                        _ => Map::from_iter([(ITSELF.to_owned(), answer(reply, &data, lookup))]),
+                    };
                     known.insert(lookup.clone(), Found::Values(found));
                 }
             }
@@ -101,7 +125,19 @@ impl ReplyFilter {
     }
 }
 
-fn functions() -> Sources {
+impl ReplyFilter {
+    /// The outputs that are asked for; what the reply does not have is known to be nothing.
+    fn outputs(&self, reply: &Reply) -> Map<String, Value> {
+        let asked = self.0.outputs().into_iter();
+        let asked = asked.filter(|(lookup, _)| lookup.source == DATA && lookup.query.is_none());
+        let value = |name: &str| reply.data.get(name).cloned().unwrap_or_default();
+        asked
+            .map(|(_, name)| (name.to_owned(), value(name)))
+            .collect()
+    }
+}
+
+fn functions(action: &Action) -> Sources {
     let mut functions = Sources::default();
     let itself = |kind| [(ITSELF.to_owned(), kind)].into();
     for name in OUTCOMES.into_iter().chain(["timeout"]) {
@@ -117,7 +153,7 @@ fn functions() -> Sources {
     };
     functions.declare("sender", source);
     let query = Query {
-        optional: false,
+        optional: true,
         prompt: "the name of an output, such as \"status\" or \"os.family\"".to_owned(),
         check: Arc::new(|path| {
             FactPath::parse(path)
@@ -125,11 +161,14 @@ fn functions() -> Sources {
                 .map_err(|error| error.to_string())
         }),
     };
+    let outputs = action.outputs().iter();
+    let outputs =
+        outputs.map(|output| (output.name.clone(), muster_client::kind(output.value_type)));
     let source = Source {
         query: Some(query),
-        outputs: itself(Kind::Any),
+        outputs: outputs.chain(itself(Kind::Any)).collect(),
     };
-    functions.declare("data", source);
+    functions.declare(DATA, source);
     functions
 }
 
@@ -146,7 +185,7 @@ fn answer(reply: &Reply, data: &Facts, lookup: &Lookup) -> Value {
         ("denied", _) => Value::from(matches!(reply.reason, Some(Reason::Denied { .. }))),
         ("timeout", _) => Value::from(matches!(reply.reason, Some(Reason::Timeout { .. }))),
         ("sender", _) => Value::from(reply.node.as_str()),
-        ("data", Some(path)) => {
+        (DATA, Some(path)) => {
             let path = FactPath::parse(path).ok();
             let value = path.and_then(|path| data.lookup(&path));
             value.cloned().unwrap_or_default()
@@ -157,11 +196,27 @@ fn answer(reply: &Reply, data: &Facts, lookup: &Lookup) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use muster_ddl::Ddl;
     use muster_wire::status::Reason;
     use serde_json::json;
 
     use super::{ReplyFilter, ReplyFilterError};
     use crate::render::fixtures::reply;
+
+    fn ddl() -> Ddl {
+        let output = |kind: &str| json!({"description": "d", "display_as": "D", "type": kind});
+        let ddl = json!({
+            "metadata": {"name": "work", "description": "d", "author": "a", "license": "l", "version": "1.0.0", "url": "u", "timeout": 5},
+            "actions": [{"action": "do", "description": "d", "display": "always", "input": {}, "output": {
+                "status": output("string"), "n": output("integer"), "tags": output("array"), "on": output("boolean"),
+            }}],
+        });
+        Ddl::from_slice(ddl.to_string().as_bytes()).unwrap()
+    }
+
+    fn filter(text: &str) -> Result<ReplyFilter, ReplyFilterError> {
+        ReplyFilter::new(text, ddl().action("do").unwrap())
+    }
 
     #[test]
     fn replies_are_told_apart() {
@@ -186,6 +241,14 @@ mod tests {
             ("include(data(\"tags\"), \"a\")", true, false),
             ("data(\"nothing\") == 1", false, false),
             ("code == 5 and msg =~ /may not/", false, true),
+            ("data().status == stopped and data().n >= 3", true, false),
+            ("data().status != stopped", false, true),
+            ("data().on or data().on = false", false, false),
+            (
+                "include(data().tags, \"b\") and data().tags != c",
+                true,
+                false,
+            ),
             ("time < 1000", true, true),
             ("sender() =~ /^web/", true, false),
             (
@@ -194,7 +257,7 @@ mod tests {
                 true,
             ),
         ] {
-            let filter = ReplyFilter::new(text).unwrap();
+            let filter = filter(text).unwrap();
             assert_eq!(
                 (filter.accepts(&good), filter.accepts(&bad)),
                 (of_good, of_bad),
@@ -218,12 +281,33 @@ mod tests {
             "with('a')",
             "agent('a')",
             "ok().x",
+            "data()",
+            "data(\"os\").status == 1",
         ] {
-            assert!(ReplyFilter::new(text).is_err(), "{text}");
+            assert!(filter(text).is_err(), "{text}");
         }
-        let error = ReplyFilter::new("kode == 1").unwrap_err();
+        let error = filter("kode == 1").unwrap_err();
         assert!(matches!(error, ReplyFilterError::Word { word } if word == "kode"));
-        let error = ReplyFilter::new("okk()").unwrap_err();
+        let error = filter("okk()").unwrap_err();
         assert!(error.to_string().contains("ok"), "{error}");
+    }
+
+    #[test]
+    fn outputs_are_held_against_their_types_before_anything_is_sent() {
+        for (text, column, expected) in [
+            ("ok() and data().stats == 1", 17, "did you mean status?"),
+            ("data().n > many", 12, "a number"),
+            ("data().status >= 3", 18, "semver("),
+            ("data().status", 14, "a comparison after data().status"),
+            ("data().on == maybe", 14, "true or false"),
+            ("include(data().n, 3)", 9, "a list"),
+        ] {
+            let error = filter(text).unwrap_err();
+            let ReplyFilterError::Read(error) = &error else {
+                panic!("{text}: {error}");
+            };
+            assert!(error.expected().contains(expected), "{text}: {error}");
+            assert_eq!(error.column(), column, "{text}: {error}");
+        }
     }
 }

@@ -30,7 +30,7 @@ macro_rules! published {
 }
 
 /// All of them.
-pub const PUBLISHED: [Published; 22] = [
+pub const PUBLISHED: [Published; 23] = [
     published!("muster.request.v1", "rpc do -j, rpc cancel -j"),
     published!("muster.request.lines.v1", "each line of rpc do --jsonl"),
     published!("muster.ping.v1", "rpc ping -j"),
@@ -38,6 +38,7 @@ pub const PUBLISHED: [Published; 22] = [
     published!("muster.facts.v1", "rpc facts -j"),
     published!("muster.inventory.v1", "rpc inventory NODE -j"),
     published!("muster.collectives.v1", "rpc inventory --collectives -j"),
+    published!("muster.filter.test.v1", "rpc filter test -j"),
     published!("muster.explain.v1", "rpc explain -j"),
     published!("muster.jobs.v1", "rpc job list -j"),
     published!("muster.job.v1", "rpc job show -j"),

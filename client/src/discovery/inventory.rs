@@ -197,39 +197,13 @@ impl Inventory {
 
     /// The nodes that are wanted.
     pub fn find(&self, wanted: &Wanted) -> Result<BTreeSet<Identity>, InventoryError> {
-        let groups: Vec<Filter> = wanted
-            .groups
-            .iter()
-            .map(|name| self.group(name))
-            .collect::<Result<_, _>>()?;
-        // Identities and groups are alternatives; everything else is demanded.
-        let identities = wanted.filter.identities();
-        let anybody = identities.is_empty() && groups.is_empty();
+        let admission = Admission::new(self, wanted)?;
         let mut found = BTreeSet::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            let identity = Identity::parse(&node.name).map_err(|why| InventoryError::Name {
-                entry: index + 1,
-                why,
-            })?;
-            let classes = folded(&node.classes);
-            let view = NodeView {
-                identity: identity.as_str(),
-                facts: &node.facts,
-                classes: &classes,
-                agents: &node.agents,
-                collectives: &node.collectives,
-            };
-            let named = || {
-                identities
-                    .iter()
-                    .any(|pattern| pattern.matches(view.identity))
-            };
-            let grouped = || groups.iter().any(|group| group.matches(&view));
-            if node.is_in(wanted.collective.as_ref().map(AsRef::as_ref))
-                && (anybody || named() || grouped())
-                && wanted.filter.matches_apart_from_identity(&view)
-            {
-                found.insert(identity);
+            let seen = Seen::new(index, node)?;
+            let view = seen.view();
+            if admission.admits(node, &view) && wanted.filter.matches_apart_from_identity(&view) {
+                found.insert(seen.identity);
             }
         }
         Ok(found)
@@ -246,6 +220,69 @@ impl Inventory {
             name: name.to_owned(),
             source,
         })
+    }
+}
+
+/// Which nodes are looked at: those of the collective that are named, or are in one of the groups.
+struct Admission<'a> {
+    wanted: &'a Wanted,
+    groups: Vec<Filter>,
+}
+
+impl<'a> Admission<'a> {
+    fn new(inventory: &Inventory, wanted: &'a Wanted) -> Result<Self, InventoryError> {
+        let groups = wanted.groups.iter();
+        let groups = groups.map(|name| inventory.group(name));
+        Ok(Self {
+            wanted,
+            groups: groups.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Identities and groups are alternatives; everything else is demanded.
+    fn admits(&self, node: &Node, view: &NodeView<'_>) -> bool {
+        let identities = self.wanted.filter.identities();
+        let anybody = identities.is_empty() && self.groups.is_empty();
+        let named = || {
+            identities
+                .iter()
+                .any(|pattern| pattern.matches(view.identity))
+        };
+        let grouped = || self.groups.iter().any(|group| group.matches(view));
+        node.is_in(self.wanted.collective.as_ref().map(AsRef::as_ref))
+            && (anybody || named() || grouped())
+    }
+}
+
+/// A node as filters see it.
+struct Seen<'a> {
+    identity: Identity,
+    node: &'a Node,
+    classes: Vec<String>,
+}
+
+impl<'a> Seen<'a> {
+    /// The node that is at this place of the document, from 0.
+    fn new(index: usize, node: &'a Node) -> Result<Self, InventoryError> {
+        let identity = Identity::parse(&node.name).map_err(|why| InventoryError::Name {
+            entry: index + 1,
+            why,
+        })?;
+        Ok(Self {
+            identity,
+            node,
+            classes: folded(&node.classes),
+        })
+    }
+
+    fn view(&self) -> NodeView<'_> {
+        NodeView {
+            identity: self.identity.as_str(),
+            facts: &self.node.facts,
+            classes: &self.classes,
+            agents: &self.node.agents,
+            collectives: &self.node.collectives,
+        }
     }
 }
 
@@ -366,6 +403,10 @@ fn agents<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error>
     let names: Result<_, _> = entries.into_iter().map(name).collect();
     names.map_err(serde::de::Error::custom)
 }
+
+mod judge;
+
+pub use judge::Judgement;
 
 #[cfg(test)]
 mod tests;

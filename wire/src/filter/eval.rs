@@ -25,7 +25,15 @@ impl Filter {
 
     /// Whether the node is meant, or which data source must be asked to tell. What costs nothing is looked at first.
     pub fn evaluate(&self, node: &NodeView<'_>, known: &Known) -> Progress<'_> {
-        if !self.matches_names_and_facts(node) {
+        if !self.matches_identity(node) {
+            return Progress::Decided(Truth::False);
+        }
+        self.evaluate_apart_from_identity(node, known)
+    }
+
+    /// The same, of everything that is demanded besides an identity.
+    pub fn evaluate_apart_from_identity(&self, node: &NodeView<'_>, known: &Known) -> Progress<'_> {
+        if !self.matches_beside_identity(node) {
             return Progress::Decided(Truth::False);
         }
         self.select()
@@ -34,13 +42,38 @@ impl Filter {
             })
     }
 
-    fn matches_names_and_facts(&self, node: &NodeView<'_>) -> bool {
+    /// Each condition besides identities, as it is typed, and whether it holds; unknown, if its data source was not asked.
+    pub fn conditions(&self, node: &NodeView<'_>, known: &Known) -> Vec<(String, Truth)> {
+        let mut conditions = Vec::new();
+        for term in self.facts() {
+            conditions.push((format!("-F {term}"), term.matches(node.facts).into()));
+        }
+        for (flag, wanted, names) in [
+            ("-C", self.classes(), node.classes),
+            ("-A", self.agents(), node.agents),
+        ] {
+            for pattern in wanted {
+                let holds = pattern.finds(names).into();
+                conditions.push((format!("{flag} {pattern}"), holds));
+            }
+        }
+        if let Some(select) = self.select() {
+            let judged = select.conditions(node, known).into_iter();
+            conditions.extend(judged.map(|(text, truth)| (text, truth.unwrap_or(Truth::Unknown))));
+        }
+        conditions
+    }
+
+    fn matches_identity(&self, node: &NodeView<'_>) -> bool {
         let identities = self.identities();
-        (identities.is_empty()
+        identities.is_empty()
             || identities
                 .iter()
-                .any(|pattern| pattern.matches(node.identity)))
-            && self.matches_beside_identity(node)
+                .any(|pattern| pattern.matches(node.identity))
+    }
+
+    fn matches_names_and_facts(&self, node: &NodeView<'_>) -> bool {
+        self.matches_identity(node) && self.matches_beside_identity(node)
     }
 
     /// Whether everything holds that is demanded besides an identity; for whoever knows more alternatives to

@@ -10,7 +10,7 @@ use muster_wire::filter::{Filter, FilterError};
 use muster_wire::identity::Name;
 
 use super::error::AskError;
-use crate::cli::filters::Filters;
+use crate::cli::filters::{Conditions, Filters};
 use crate::settings::Settings;
 
 /// Which nodes are meant.
@@ -41,7 +41,15 @@ impl Target {
     pub fn read(flags: &Filters, data: &DataStore) -> Result<Self, AskError> {
         let mut identities = Vec::new();
         let (mut groups, mut pql) = (Vec::new(), Vec::new());
-        for text in &flags.identities {
+        let Conditions {
+            facts,
+            classes,
+            agents,
+            identities: named,
+            mixed,
+            select,
+        } = &flags.conditions;
+        for text in named {
             match text.split_once(':') {
                 Some(("group", name)) => groups.push(name.to_owned()),
                 Some(("pql", query)) => pql.push(query.to_owned()),
@@ -49,11 +57,11 @@ impl Target {
             }
         }
         let kinds: [(&'static str, &[String], With); 5] = [
-            ("--with-fact", &flags.facts, Filter::with_fact),
-            ("--with-class", &flags.classes, Filter::with_class),
-            ("--with-agent", &flags.agents, Filter::with_agent),
+            ("--with-fact", facts, Filter::with_fact),
+            ("--with-class", classes, Filter::with_class),
+            ("--with-agent", agents, Filter::with_agent),
             ("--with-identity", &identities, Filter::with_identity),
-            ("--with", &flags.mixed, Filter::with_words),
+            ("--with", mixed, Filter::with_words),
         ];
         let mut filter = Filter::default();
         for (flag, texts, with) in kinds {
@@ -62,7 +70,7 @@ impl Target {
             }
         }
         let sources = data.sources();
-        for text in &flags.select {
+        for text in select {
             filter = filter
                 .with_declared_select(text, &sources)
                 .map_err(|source| AskError::Filter {
@@ -186,31 +194,37 @@ mod tests {
 
     use super::Target;
     use crate::ask::error::AskError;
-    use crate::cli::filters::Filters;
+    use crate::cli::filters::{Conditions, Filters};
     use crate::exit::Exit;
 
     fn read(flags: &Filters) -> Result<Target, AskError> {
         Target::read(flags, &DataStore::load(None).unwrap())
     }
 
-    fn words(text: &str) -> Filters {
+    fn of(conditions: Conditions) -> Filters {
         Filters {
-            mixed: vec![text.to_owned()],
+            conditions,
             ..Filters::default()
         }
     }
 
+    fn words(text: &str) -> Filters {
+        of(Conditions {
+            mixed: vec![text.to_owned()],
+            ..Conditions::default()
+        })
+    }
+
     #[test]
     fn all_flags_go_into_one_filter() {
-        let flags = Filters {
+        let flags = of(Conditions {
             facts: vec!["customer=acme".into()],
             classes: vec!["mysql::master".into()],
             agents: vec!["puppetral".into()],
             identities: vec!["/^db/".into()],
             mixed: vec!["environment=development apache".into()],
             select: vec!["a or b".into(), "not c".into()],
-            ..Filters::default()
-        };
+        });
         let filter = read(&flags).unwrap().filter;
         assert_eq!((filter.facts().len(), filter.classes().len()), (2, 2));
         assert_eq!((filter.agents().len(), filter.identities().len()), (1, 1));
@@ -233,10 +247,10 @@ mod tests {
 
     #[test]
     fn an_expression_is_checked_before_anybody_is_asked() {
-        let flags = Filters {
+        let flags = of(Conditions {
             select: vec!["apache and fstat('/etc/hosts').md=/^ab/".into()],
-            ..Filters::default()
-        };
+            ..Conditions::default()
+        });
         let error = read(&flags).unwrap_err();
         insta::assert_snapshot!(error.to_string(), @r#"
         --select: cannot use filter "apache and fstat('/etc/hosts').md=/^ab/": expected an output of fstat (md is none; did you mean md5?) at column 32
@@ -251,8 +265,11 @@ mod tests {
     fn a_source_is_asked_only_what_it_can_answer() {
         let flags = |nodes: Option<&str>, words: &[&str], identities: &[&str]| Filters {
             nodes: nodes.map(Into::into),
-            mixed: words.iter().map(ToString::to_string).collect(),
-            identities: identities.iter().map(ToString::to_string).collect(),
+            conditions: Conditions {
+                mixed: words.iter().map(ToString::to_string).collect(),
+                identities: identities.iter().map(ToString::to_string).collect(),
+                ..Conditions::default()
+            },
             ..Filters::default()
         };
         let listed = read(&flags(Some("list"), &[], &["/^web/"])).unwrap();
@@ -294,10 +311,10 @@ mod tests {
             .with_agent("rpcutil")
             .unwrap();
         assert_eq!(target.filter.agents().len(), 1);
-        let named = Filters {
+        let named = of(Conditions {
             identities: vec!["db1".into()],
-            ..Filters::default()
-        };
+            ..Conditions::default()
+        });
         let target = read(&named).unwrap().with_agent("rpcutil").unwrap();
         assert_eq!(target.filter.identities_exact(), Some(vec!["db1"]));
     }

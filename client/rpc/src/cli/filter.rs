@@ -1,10 +1,14 @@
 //! `rpc filter ...`: what may be typed.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
+use muster_wire::identity::Name;
 
-use super::filters::Filters;
+use super::filters::{Conditions, Filters};
+use super::json::Json;
 
-/// The commands on filters themselves.
+/// The commands on filters themselves. None of them asks anybody.
 #[derive(Debug, Subcommand)]
 pub enum Filter {
     /// Say in English which nodes the filters mean, and ask nobody
@@ -12,6 +16,21 @@ pub enum Filter {
   rpc filter explain -W \"customer=acme apache\" -I /^web/
   rpc filter explain -S \"(country=uk or country=de) and not apache\"")]
     Explain(Explain),
+    /// Hold filters against every node of a saved inventory, and ask nobody
+    #[command(
+        after_help = "For each node: match, no match, or unknown with the data sources that it would ask.
+-v tells of each condition whether it holds.
+
+Exit codes: 0 a node matches and none is unknown, 1 no node matches, 2 some are
+unknown, 4 the filters cannot be read.
+
+Examples:
+  rpc inventory --export fleet.json
+  rpc filter test fleet.json \"country=uk and not apache\"
+  rpc filter test fleet.json -C apache 'service(\"sshd\").running' -v
+  rpc filter test fleet.json 'puppet().enabled' --data 'puppet().enabled=true'"
+    )]
+    Test(Box<Test>),
 }
 
 /// `rpc filter explain`.
@@ -20,4 +39,32 @@ pub struct Explain {
     /// Which nodes.
     #[command(flatten)]
     pub filters: Filters,
+}
+
+/// `rpc filter test`.
+#[derive(Debug, Args)]
+pub struct Test {
+    /// The inventory: a file that `rpc inventory --export` wrote
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Expressions, as with -S; all must hold
+    #[arg(value_name = "EXPR")]
+    pub expressions: Vec<String>,
+    /// What a data source answers, as in "puppet().enabled=false"; unknown otherwise; repeatable
+    #[arg(long = "data", value_name = "VALUE")]
+    pub data: Vec<String>,
+    /// Whether a document is wanted.
+    #[command(flatten)]
+    pub json: Json,
+    /// Which nodes.
+    #[command(flatten)]
+    pub conditions: Conditions,
+    /// Nodes of this collective
+    #[arg(
+        short = 'T',
+        long,
+        value_name = "COLLECTIVE",
+        help_heading = super::filters::HEADING
+    )]
+    pub target: Option<Name>,
 }

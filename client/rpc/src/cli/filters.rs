@@ -10,11 +10,12 @@ use muster_wire::identity::Name;
 
 use super::seconds::seconds;
 
-const HEADING: &str = "Filters";
+/// Where the help shows them.
+pub(super) const HEADING: &str = "Filters";
 
-/// Which nodes are meant; all, when nothing is given.
+/// What nodes must be to be meant; all are, when nothing is given.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-pub struct Filters {
+pub struct Conditions {
     /// Nodes with this fact: FACT=VALUE, also != < <= > >= =~ and /regex/
     #[arg(short = 'F', long = "with-fact", alias = "wf", value_name = "FACT=VALUE", help_heading = HEADING)]
     pub facts: Vec<String>,
@@ -33,6 +34,14 @@ pub struct Filters {
     /// An expression, as in "(country=uk or country=de) and not apache"
     #[arg(short = 'S', long = "select", value_name = "EXPR", help_heading = HEADING)]
     pub select: Vec<String>,
+}
+
+/// Which nodes are meant, and where they are looked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct Filters {
+    /// What they must be.
+    #[command(flatten)]
+    pub conditions: Conditions,
     /// Ask this collective instead of the configured one
     #[arg(short = 'T', long, value_name = "COLLECTIVE", help_heading = HEADING)]
     pub target: Option<Name>,

@@ -7,7 +7,7 @@ use muster_ddl::DisplayOverride;
 
 /// Help that is no Markdown.
 const REPLIES: &str =
-    "Only the replies for which this holds, as in 'failed() or data(\"status\") == \"stopped\"'";
+    "Only the replies for which this holds, as in 'failed() or data().status == \"stopped\"'";
 
 const HEADING: &str = "Output";
 /// The forms that exclude one another.

@@ -79,7 +79,7 @@ mod tests {
         let (global, request) = request("rpc -v rpcutil get_fact -C apache fact=country -q");
         assert!(request.bare && global.verbose && global.quiet);
         assert_eq!(
-            (request.agent.as_deref(), request.filters.classes),
+            (request.agent.as_deref(), request.filters.conditions.classes),
             (Some("rpcutil"), vec!["apache".to_owned()])
         );
         assert_eq!(request.words, ["get_fact", "fact=country"]);

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 
+use muster_ddl::Action;
+
 use crate::cli::json::Json;
 use crate::exit::Exit;
 use crate::printer::OutputError;
@@ -66,7 +68,7 @@ impl FormError {
         let hint = match self {
             Self::Jq { .. } => "write it like `--jq '.replies[].sender'`; `-j` shows the document",
             Self::Replies { .. } => {
-                "write it like `--filter-replies 'ok() and data(\"status\") == \"stopped\"'`"
+                "write it like `--filter-replies 'ok() and data().status == \"stopped\"'`"
             }
             Self::Template { .. } => "write it like `--template '{{ sender }} {{ data.status }}'`",
             Self::File { .. } => return Vec::new(),
@@ -106,9 +108,9 @@ pub fn jq(code: &str) -> Result<Jq, FormError> {
     Jq::new(code).map_err(|source| FormError::Jq { source })
 }
 
-/// The expression of `--filter-replies`, if it is given.
-pub fn replies(text: Option<&str>) -> Result<Option<ReplyFilter>, FormError> {
-    let filter = text.map(ReplyFilter::new).transpose();
+/// The expression of `--filter-replies` over replies of this action, if it is given.
+pub fn replies(text: Option<&str>, action: &Action) -> Result<Option<ReplyFilter>, FormError> {
+    let filter = text.map(|text| ReplyFilter::new(text, action)).transpose();
     filter.map_err(|source| FormError::Replies { source })
 }
 

@@ -74,7 +74,6 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
     let target = cx.target(&args.filters)?;
     let past = Past::of(&args.errand, cx.environment).map_err(AskError::from)?;
     let words = words(&args, past.as_ref())?;
-    let filter = form::replies(args.output.filter_replies.as_deref())?;
     // A wrong command line is told before a missing configuration.
     let settings = cx.settings_if_any()?;
     let mut schemas = cx.schemas(settings.as_ref())?;
@@ -82,6 +81,7 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
         schemas.commands = Cli::commands();
     }
     let (ddl, action) = schemas.action(&words)?;
+    let filter = form::replies(args.output.filter_replies.as_deref(), action)?;
     if args.approval.approve.is_some() && !target.filter.is_empty() {
         return Err(ApprovingError::AndFilters.into());
     }

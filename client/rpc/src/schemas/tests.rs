@@ -32,6 +32,7 @@ fn made(name: &str) -> Value {
         "muster.stats.v1" => of::<render::stats::Document<'_>>(),
         "muster.inventory.v1" => of::<render::inventory::Document<'_>>(),
         "muster.collectives.v1" => of::<render::collectives::Document<'_>>(),
+        "muster.filter.test.v1" => of::<render::filter::Document<'_>>(),
         "muster.explain.v1" => of::<render::explain::Explanation>(),
         "muster.jobs.v1" => of::<render::job::ListDocument<'_>>(),
         "muster.job.v1" => of::<render::job::JobDocument<'_>>(),

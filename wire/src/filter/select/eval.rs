@@ -57,6 +57,22 @@ impl Select {
         self.0.terms().iter().any(is_name)
     }
 
+    /// The outputs of data sources that the expression asks for, as often as it does; the empty name is what a source stands for
+    /// by itself.
+    pub fn outputs(&self) -> Vec<(&Lookup, &str)> {
+        let output = |condition| match condition {
+            &Condition::Of(
+                Subject::Output(Output {
+                    ref lookup,
+                    ref name,
+                }),
+                _,
+            ) => Some((lookup, name.as_str())),
+            _ => None,
+        };
+        self.0.terms().into_iter().filter_map(output).collect()
+    }
+
     /// The questions to data sources that the expression may need answered, each once.
     pub fn lookups(&self) -> Vec<&Lookup> {
         let mut found = Vec::new();
