@@ -30,7 +30,7 @@ Examples:
   rpc filter test fleet.json -C apache 'service(\"sshd\").running' -v
   rpc filter test fleet.json 'puppet().enabled' --data 'puppet().enabled=true'"
     )]
-    Test(Box<Test>),
+    Test(Test),
 }
 
 /// `rpc filter explain`.
