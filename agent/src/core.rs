@@ -26,6 +26,7 @@ use crate::counters::Counters;
 use crate::facts::FactStore;
 use crate::health::{self, Health};
 use crate::lookup::Gate;
+use crate::metrics::tally::Tallies;
 use crate::seen::Seen;
 
 /// A value that is read by many and replaced as a whole.
@@ -128,6 +129,7 @@ pub struct Core {
     pub(crate) seen: Seen,
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) counters: Counters,
+    pub(crate) tallies: Tallies,
     pub(crate) running: Running,
     pub(crate) health: Health,
     pub(crate) skew: Millis,
@@ -160,6 +162,7 @@ impl Core {
             seen: parts.seen,
             audit: parts.audit,
             counters: Counters::default(),
+            tallies: Tallies::default(),
             running: Running::default(),
             health: Health::default(),
             skew: parts.skew,

@@ -12,6 +12,7 @@ use muster_wire::Millis;
 use nix::sys::statvfs::statvfs;
 
 use crate::assemble::external_options;
+use crate::audit::Condition;
 use crate::config::{Config, check_secret_file};
 use crate::core::Core;
 
@@ -76,7 +77,7 @@ pub(crate) fn sandboxes(core: &Core, config: &Config) -> BTreeMap<String, String
 /// Everything that is wrong now. Looks at disks; blocks.
 pub(crate) fn findings(core: &Core, config: Option<&Config>) -> Vec<Finding> {
     let mut found = core.health.standing();
-    found.extend(audit(core.audit.lost()));
+    found.extend(audit(&core.audit.condition(), core.audit.lost()));
     found.extend(own_token(core));
     found.extend(core.agent_problems().iter().map(plugin));
     if let Some(config) = config {
@@ -88,11 +89,18 @@ pub(crate) fn findings(core: &Core, config: Option<&Config>) -> Vec<Finding> {
     found
 }
 
-fn audit(lost: u64) -> Option<Finding> {
-    (lost > 0).then(|| Finding {
+fn audit(condition: &Condition, untold: u64) -> Option<Finding> {
+    let message = match &condition.failing {
+        Some(why) => format!("the audit log cannot be written: {why}"),
+        None if untold > 0 => {
+            format!("{untold} records of the audit log could not be written")
+        }
+        None => return None,
+    };
+    Some(Finding {
         check: "audit",
         level: Level::Error,
-        message: format!("{lost} records of the audit log could not be written"),
+        message,
     })
 }
 

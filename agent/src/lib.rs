@@ -4,6 +4,7 @@
 //! - [`core`]: what the stages share. [`daemon`]: the loop around them.
 //! - [`assemble`]: from configuration to a daemon. [`lifecycle`]: from its start to its end.
 //! - [`lookup`]: asks data sources what an expression needs to know, for the pipeline and for policies.
+//! - [`metrics`]: how it is, over HTTP, for those who watch machines.
 //! - [`external`]: agents that come and go while the daemon runs.
 //! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`]: what a daemon is made of.
 
@@ -22,6 +23,7 @@ pub mod health;
 pub mod lifecycle;
 mod listing;
 pub mod lookup;
+pub mod metrics;
 pub mod pipeline;
 pub mod policy;
 pub mod seen;

@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::core::Core;
 use crate::daemon::Daemon;
 use crate::external::Externals;
+use crate::metrics;
 
 /// Why a daemon's life ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +73,15 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
         tasks.push(tokio::spawn(externals.watch(pause, life.stop.clone())));
     }
     let bus = options.connect().await.map_err(LifeError::Connect)?;
+    if let Some(address) = config.metrics.listen {
+        let shown = metrics::Shown {
+            core: Arc::clone(&core),
+            bus: bus.clone(),
+            ready: Arc::clone(&life.ready),
+            stopping: life.stop.clone(),
+        };
+        tasks.push(tokio::spawn(metrics::serve(address, shown)));
+    }
     tokio::select! {
         () = connected(&bus) => {}
         () = life.stop.cancelled() => {

@@ -18,6 +18,7 @@ use serde_json::Map;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::audit::{Outcome, Record};
@@ -244,10 +245,11 @@ async fn run(
     turn: OwnedSemaphorePermit,
 ) -> Result<Found, String> {
     let (deadline, cancel) = (context.deadline, context.cancel.clone());
-    let mut task = tokio::spawn(async move {
+    let query = async move {
         let _turn = turn;
         source.query(&context, query.as_deref()).await
-    });
+    };
+    let mut task = tokio::spawn(query.in_current_span());
     tokio::select! {
         ended = &mut task => match ended {
             Ok(Ok(values)) => Ok(Found::Values(values)),

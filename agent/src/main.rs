@@ -111,6 +111,6 @@ fn start_log(config: &Config) {
         .with_writer(std::io::stderr);
     match config.log.format {
         LogFormat::Text => log.with_ansi(false).init(),
-        LogFormat::Json => log.json().init(),
+        LogFormat::Json => log.json().with_span_list(false).init(),
     }
 }

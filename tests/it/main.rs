@@ -16,6 +16,8 @@ mod external;
 mod lifecycle;
 mod longrun;
 mod misbehaving;
+mod monitoring;
+mod moving;
 mod policies;
 mod printed;
 mod resources;

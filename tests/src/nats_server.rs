@@ -13,20 +13,23 @@ use crate::await_state;
 pub struct NatsServer {
     child: Child,
     directory: TempDir,
+    host: String,
     port: u16,
 }
 
 impl NatsServer {
     /// Starts a server with this configuration, to which address, log and directories are added.
     pub async fn start(configuration: &str) -> Self {
-        Self::start_in(TempDir::new().unwrap(), configuration, None).await
+        Self::start_on(configuration, "127.0.0.1", None).await
     }
 
-    async fn start_in(directory: TempDir, configuration: &str, port: Option<u16>) -> Self {
+    /// The same on this address of the machine, and this port or a free one.
+    pub async fn start_on(configuration: &str, host: &str, port: Option<u16>) -> Self {
+        let directory = TempDir::new().unwrap();
         let root = directory.path().display();
         let asked = port.map_or("-1".to_owned(), |port| port.to_string());
         let text = format!(
-            "host: 127.0.0.1\nport: {asked}\nports_file_dir: \"{root}\"\nlog_file: \"{root}/log\"\n\
+            "host: {host}\nport: {asked}\nports_file_dir: \"{root}\"\nlog_file: \"{root}/log\"\n\
              max_connections: 100000\nwrite_deadline: \"10s\"\n{}",
             configuration.replace("@DIRECTORY@", &root.to_string())
         );
@@ -39,6 +42,7 @@ impl NatsServer {
         let mut server = Self {
             child,
             directory,
+            host: host.to_owned(),
             port: 0,
         };
         let mut found = None;
@@ -85,7 +89,7 @@ impl NatsServer {
 
     /// The address as a client writes it.
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://{}:{}", self.host, self.port)
     }
 
     /// The process, for measuring.

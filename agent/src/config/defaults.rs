@@ -80,6 +80,7 @@ pub(super) fn set(settings: &mut Settings, main: &Path, around: &Surroundings) {
         ("audit.checkpoint_seconds", json!(60)),
         ("log.level", json!("info")),
         ("log.format", json!("text")),
+        ("metrics.listen", Value::Null),
         ("drain.seconds", json!(30)),
     ];
     for (key, value) in fixed.into_iter().chain(identity) {

@@ -23,6 +23,8 @@ pub(super) enum Kind {
     Mode,
     /// A name, or empty for none.
     OptionalName,
+    /// An address and a port to listen on, or only a port for this machine alone; empty for none.
+    OptionalAddress,
     /// One of these words.
     Word(&'static [&'static str]),
 }
@@ -87,6 +89,7 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
         Kind::Word(&["error", "warn", "info", "debug", "trace"]),
     ),
     ("log.format", Kind::Word(&["text", "json"])),
+    ("metrics.listen", Kind::OptionalAddress),
     ("drain.seconds", Kind::Number(0, DAY)),
 ];
 

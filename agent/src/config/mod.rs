@@ -24,8 +24,8 @@ pub use error::{ConfigError, Fault, Warning};
 pub use secret::{SecretFileError, check_secret_file};
 pub use settings::Origin;
 pub use values::{
-    AgentLimits, Audit, Broker, Drain, Facts, Limits, Log, LogFormat, Paths, Policy, Requests,
-    Trust, Values,
+    AgentLimits, Audit, Broker, Drain, Facts, Limits, Log, LogFormat, Metrics, Paths, Policy,
+    Requests, Trust, Values,
 };
 
 use defaults::Surroundings;

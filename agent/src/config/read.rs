@@ -1,5 +1,6 @@
 //! Reads one TOML file into settings, checking every value against the table of keys. Pure: the text comes in.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
 
 use muster_wire::identity::{Identity, Name};
@@ -198,11 +199,26 @@ fn check(kind: Kind, value: Value, file: &Path) -> Result<Value, Wrong> {
             "" => Ok(Value::Null),
             _ => Ok(value),
         },
+        Kind::OptionalAddress => match text(&value)? {
+            "" => Ok(Value::Null),
+            given => address(given)
+                .map(|address| Value::String(address.to_string()))
+                .ok_or_else(|| {
+                    Wrong::value(&value, "an address such as 127.0.0.1:9464, or a port")
+                }),
+        },
         Kind::Word(words) => match text(&value)? {
             word if words.contains(&word) => Ok(value),
             _ => Err(Wrong::value(&value, format!("one of {}", words.join(", ")))),
         },
     }
+}
+
+/// Where to listen. A port alone is one that only this machine reaches; names are refused, because they may change their meaning.
+fn address(given: &str) -> Option<SocketAddr> {
+    let port = given.parse().ok();
+    port.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+        .or_else(|| given.parse().ok())
 }
 
 /// Three octal digits behind any zeros; the owner must be able to write, and nobody else may.

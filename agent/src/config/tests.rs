@@ -111,6 +111,34 @@ fn paths_are_relative_to_the_file_that_holds_them() {
 }
 
 #[test]
+fn metrics_are_off_and_a_port_alone_is_for_this_machine() {
+    let with = |listen: &str| {
+        let more = format!("[metrics]\nlisten = \"{listen}\"\n");
+        format!("identity = \"a\"\n{}{more}", minimal())
+    };
+    let listen = |text: &str| {
+        let config = load(&[("rpcd.toml", text)]).1.unwrap();
+        config.metrics.listen.map(|address| address.to_string())
+    };
+    assert_eq!(listen(&format!("identity = \"a\"\n{}", minimal())), None);
+    for (given, meant) in [
+        ("", None),
+        ("9464", Some("127.0.0.1:9464")),
+        ("[::1]:9464", Some("[::1]:9464")),
+        ("10.0.0.1:9464", Some("10.0.0.1:9464")),
+    ] {
+        assert_eq!(listen(&with(given)).as_deref(), meant, "{given}");
+    }
+    for wrong in ["localhost:9464", "127.0.0.1", "65536", "-1"] {
+        assert_eq!(
+            faults(&with(wrong))[0].key(),
+            Some("metrics.listen"),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
 fn an_agent_may_have_limits_of_its_own() {
     let text = format!(
         "identity = \"a\"\n{}[limits.agents.package]\nconcurrency = 1\n",
@@ -235,7 +263,7 @@ fn the_report_is_aligned_and_names_every_origin() {
     let config = Config::merge(Path::new("/e/rpcd.toml"), &around, &files).unwrap();
     let report = config.check_report();
     let lines: Vec<&str> = report.lines().collect();
-    assert_eq!(lines.len(), 35, "{report}");
+    assert_eq!(lines.len(), 36, "{report}");
     assert_eq!(
         lines[0].split_whitespace().collect::<Vec<_>>(),
         ["identity", "=", "\"n1\"", "#", "default"]

@@ -1,6 +1,7 @@
 //! The typed configuration: what each section means, and in which units.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub struct Values {
     pub audit: Audit,
     /// What the daemon says of itself.
     pub log: Log,
+    /// Where the daemon tells how it is.
+    pub metrics: Metrics,
     /// How the daemon stops.
     pub drain: Drain,
     /// One table per plugin, passed on as it is.
@@ -194,6 +197,13 @@ pub enum LogFormat {
     Text,
     /// For programs.
     Json,
+}
+
+/// Section `metrics`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Metrics {
+    /// Where metrics and health are served over HTTP, in clear and to whoever asks; nowhere when absent.
+    pub listen: Option<SocketAddr>,
 }
 
 /// Section `drain`.

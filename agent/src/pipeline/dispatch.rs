@@ -28,6 +28,7 @@ pub(super) async fn run(
         accepted.asked.watch.lap(StageName::Journal);
         if let Err(message) = remembered {
             accepted.asked.watch.refused();
+            core.tallies.refused(StageName::Journal, "");
             return Outcome {
                 status: Status::Other,
                 message,
@@ -67,6 +68,9 @@ pub(super) async fn run(
         }
     };
     accepted.asked.watch.dispatched(&outcome);
+    if outcome.never_had_its_turn() {
+        core.tallies.refused(StageName::Queue, "busy");
+    }
     if outcome.reason == Some(Reason::Cancelled) && stopping.is_cancelled() {
         let message = "the daemon stopped before the action was done".to_owned();
         return Outcome {

@@ -2,6 +2,7 @@
 
 use muster_wire::fresh::{self, Insertion, Stale};
 use muster_wire::status::{Reason, Status};
+use muster_wire::trace::StageName;
 
 use super::{Asked, Stop};
 use crate::core::Core;
@@ -24,6 +25,7 @@ pub(super) fn judge(core: &Core, mut asked: Asked) -> Result<Asked, Stop> {
     match noted {
         Ok(Insertion::Seen) => {
             core.counters.replayed.count();
+            core.tallies.refused(StageName::Fresh, "replayed");
             core.audit.refuse("replayed", Some(request.caller.as_str()));
             return Err(Stop::Silent);
         }

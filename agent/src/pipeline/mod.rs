@@ -31,12 +31,12 @@ use std::time::{Duration, Instant};
 use muster_api::RunningRequest;
 use muster_api::progress::{Sink, channel};
 use muster_bus::{Bus, Bytes};
-use muster_host::{Registry, Ticket};
+use muster_host::{Outcome, Registry, Ticket};
 use muster_wire::Millis;
 use muster_wire::request::Request;
 use muster_wire::status::{Reason, Status};
 use muster_wire::token::Verified;
-use muster_wire::trace::{StageName, Traceparent};
+use muster_wire::trace::StageName;
 use serde_json::{Map, Value};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +44,7 @@ use tracing::Instrument as _;
 
 use crate::core::Core;
 use crate::lookup::Lookups;
+use crate::metrics::tally::Known;
 use authorise::Judged;
 use matches::Meant;
 use progress::Listener;
@@ -100,13 +101,6 @@ pub struct Accepted {
     pub(crate) approver: Option<approval::Approver>,
 }
 
-impl Accepted {
-    /// The trace that the request is part of.
-    pub fn traceparent(&self) -> Option<Traceparent> {
-        self.asked.request.traceparent
-    }
-}
-
 /// Where to send which bytes.
 #[derive(Debug)]
 pub struct Outgoing {
@@ -125,6 +119,10 @@ pub(crate) enum Stop {
     Refused(Box<Refused>),
 }
 
+/// A message that nobody vouches for: it was counted, and nobody is told.
+#[derive(Debug)]
+struct Unproven;
+
 /// A refusal of an authentic caller's request.
 #[derive(Debug)]
 pub(crate) struct Refused {
@@ -132,6 +130,8 @@ pub(crate) struct Refused {
     status: Status,
     message: String,
     reason: Option<Reason>,
+    /// The stage that refused it, once that is over.
+    stage: Option<StageName>,
 }
 
 impl Stop {
@@ -141,6 +141,7 @@ impl Stop {
             status,
             message,
             reason,
+            stage: None,
         }))
     }
 }
@@ -183,7 +184,10 @@ impl Open {
 /// Takes a request in: all stages that need no waiting. Either there is something to do, or perhaps a refusal to send.
 pub fn accept(core: &Core, incoming: &Incoming) -> Result<Taken, Option<Outgoing>> {
     core.counters.total.count();
-    arrival(core, incoming).map_err(|stop| told(core, stop))
+    let came = Instant::now();
+    let asked = arrival(core, incoming, came).map_err(|_: Unproven| None)?;
+    let _said_of = span(&asked.request).entered();
+    judge(core, asked).map_err(|stop| told(core, stop))
 }
 
 /// Finds out what is open of a request, and takes it through the stages that were left.
@@ -193,9 +197,26 @@ pub async fn decide(
     stopping: &CancellationToken,
 ) -> Result<Accepted, Option<Outgoing>> {
     let Undecided { open, place } = undecided;
-    let decided = settle(core, open, stopping).await;
-    drop(place);
-    decided.map_err(|stop| told(core, stop))
+    let span = span(&open.asked().request);
+    let deciding = async {
+        let decided = settle(core, open, stopping).await;
+        drop(place);
+        decided.map_err(|stop| told(core, stop))
+    };
+    deciding.instrument(span).await
+}
+
+/// What every line of the log says that is written while a request is at work, whatever the log's level: so it is an error's span.
+fn span(request: &Request) -> tracing::Span {
+    let trace = request.traceparent.map(|traceparent| traceparent.trace());
+    tracing::error_span!(
+        "request",
+        request = %request.id,
+        caller = %request.caller,
+        agent = %request.agent,
+        action = %request.action,
+        trace,
+    )
 }
 
 async fn settle(
@@ -218,14 +239,19 @@ async fn settle(
     watch::lap(StageName::Authorise, authorised)
 }
 
-fn arrival(core: &Core, incoming: &Incoming) -> Result<Taken, Stop> {
-    let came = Instant::now();
+/// Whose request it is. Nobody is told of a message that is nobody's.
+fn arrival(core: &Core, incoming: &Incoming, came: Instant) -> Result<Asked, Unproven> {
     let address = decode::address(core, incoming)?;
     let decoded = Instant::now();
     let mut asked = verify::open(core, incoming, &address)?;
     if asked.request.trace {
         asked.watch = Watch::new(came, decoded);
     }
+    Ok(asked)
+}
+
+/// What is to become of a proven caller's request.
+fn judge(core: &Core, asked: Asked) -> Result<Taken, Stop> {
     let freshness = watch::lap(StageName::Fresh, fresh::judge(core, asked));
     let meant = matches::meant_for_us(core, freshness);
     let (open, place) = match watch::lap(StageName::Match, meant)? {
@@ -253,6 +279,7 @@ fn told(core: &Core, stop: Stop) -> Option<Outgoing> {
     match stop {
         Stop::Silent => None,
         Stop::Refused(mut refused) => {
+            count_refusal(core, &refused);
             audit::refused(core, &refused);
             refused.asked.watch.lap(StageName::Audit);
             reply::refusal(core, &refused)
@@ -268,12 +295,7 @@ pub async fn execute(
     stopping: &CancellationToken,
     bus: &Bus,
 ) -> Option<Outgoing> {
-    let span = match accepted.traceparent() {
-        Some(traceparent) => {
-            tracing::info_span!("request", id = %accepted.asked.request.id, %traceparent)
-        }
-        None => tracing::Span::none(),
-    };
+    let span = span(&accepted.asked.request);
     carry_out(core, accepted, stopping, bus)
         .instrument(span)
         .await
@@ -289,6 +311,8 @@ async fn carry_out(
     accepted.asked.watch.lap(StageName::Audit);
     if let Err(refused) = recorded {
         accepted.asked.watch.refused();
+        core.tallies.refused(StageName::Audit, "");
+        count(core, &accepted, &refused);
         return reply::outcome(core, &accepted.asked, &refused, None);
     }
     let (outcome, told) = if let Some(listener) = accepted.asked.listener() {
@@ -305,9 +329,34 @@ async fn carry_out(
         let outcome = dispatch::run(core, &mut accepted, stopping, Sink::default()).await;
         (outcome, None)
     };
+    count(core, &accepted, &outcome);
     audit::ended(core, &accepted, &outcome);
     accepted.asked.watch.lap(StageName::Audit);
     reply::outcome(core, &accepted.asked, &outcome, told)
+}
+
+/// Counts how an accepted request ended, and says so to a log that listens closely.
+fn count(core: &Core, accepted: &Accepted, outcome: &Outcome) {
+    let request = &accepted.asked.request;
+    let reason = outcome.reason.as_ref().map_or("", Reason::word);
+    let what = Known::of(&accepted.registry, request);
+    core.tallies.ended(what, outcome.status, reason);
+    if !outcome.took.is_zero() {
+        core.tallies.took(what, outcome.took);
+    }
+    let took_ms = outcome.took.as_millis();
+    tracing::debug!(status = outcome.status.code(), reason, took_ms, "answered");
+}
+
+/// The same for one that was refused.
+fn count_refusal(core: &Core, refused: &Refused) {
+    let (request, registry) = (&refused.asked.request, core.registry.get());
+    let reason = refused.reason.as_ref().map_or("", Reason::word);
+    core.tallies
+        .ended(Known::of(&registry, request), refused.status, reason);
+    let stage = refused.stage.unwrap_or(StageName::Other);
+    core.tallies.refused(stage, reason);
+    tracing::debug!(status = refused.status.code(), reason, %stage, "refused");
 }
 
 impl Asked {

@@ -2,14 +2,15 @@
 
 use muster_wire::sign::open_request;
 use muster_wire::subject::{Address, inbox_prefix};
+use muster_wire::trace::StageName;
 
 use super::watch::Watch;
-use super::{Asked, Incoming, Stop};
+use super::{Asked, Incoming, Unproven};
 use crate::chain::chain;
 use crate::core::Core;
 
 /// Verifies the message, and takes its reply subject only if it is below the caller's own inbox: a reply subject is not signed.
-pub(super) fn open(core: &Core, incoming: &Incoming, address: &Address) -> Result<Asked, Stop> {
+pub(super) fn open(core: &Core, incoming: &Incoming, address: &Address) -> Result<Asked, Unproven> {
     let trust = core.trust.get();
     let opened = open_request(
         &incoming.payload,
@@ -20,11 +21,13 @@ pub(super) fn open(core: &Core, incoming: &Incoming, address: &Address) -> Resul
     );
     let opened = opened.map_err(|refusal| {
         core.counters.unvalidated.count();
+        core.tallies.refused(StageName::Verify, refusal.word());
         tracing::warn!(subject = %incoming.subject, why = %chain(&refusal), "refused a message");
         core.audit.refuse(refusal.word(), Some(&incoming.subject));
-        Stop::Silent
+        Unproven
     })?;
     core.counters.validated.count();
+    core.tallies.came(core.clock.now());
     let inbox = format!("{}.", inbox_prefix(&opened.caller.key.to_string()));
     let reply_to = incoming
         .reply_to

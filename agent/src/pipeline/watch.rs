@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use muster_host::Outcome;
-use muster_wire::status::Reason;
 use muster_wire::trace::{Stage, StageName};
 
 use super::{Accepted, Asked, Stop};
@@ -55,7 +54,7 @@ impl Watch {
         let all = running.since.elapsed();
         running.since = Instant::now();
         running.add(StageName::Queue, outcome.queued);
-        if outcome.took.is_zero() && matches!(outcome.reason, Some(Reason::Busy { .. })) {
+        if outcome.never_had_its_turn() {
             return self.refused();
         }
         running.add(StageName::Run, outcome.took);
@@ -120,13 +119,10 @@ pub(super) fn lap<T: Watched>(stage: StageName, mut judged: Result<T, Stop>) -> 
         Ok(passed) => passed.watch().lap(stage),
         Err(Stop::Refused(refused)) => {
             let watch = &mut refused.asked.watch;
-            let before = watch
-                .0
-                .as_ref()
-                .is_some_and(|running| running.stages.iter().any(|stage| stage.refused));
             watch.lap(stage);
-            if !before {
+            if refused.stage.is_none() {
                 watch.refused();
+                refused.stage = Some(stage);
             }
         }
         Err(Stop::Silent) => {}

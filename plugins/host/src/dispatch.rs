@@ -11,6 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::limits::Limits;
 use crate::registry::{Registry, Slot};
@@ -54,6 +55,11 @@ impl Outcome {
             queued: Duration::ZERO,
             took: Duration::ZERO,
         }
+    }
+
+    /// Whether it was refused because too many others run and wait.
+    pub fn never_had_its_turn(&self) -> bool {
+        self.took.is_zero() && matches!(self.reason, Some(Reason::Busy { .. }))
     }
 
     fn of_error(error: ActionError, took: Duration) -> Self {
@@ -211,10 +217,12 @@ async fn run(handler: Arc<dyn Handler>, call: Call, permit: OwnedSemaphorePermit
     let Call { context, input } = call;
     let (deadline, cancel) = (context.deadline, context.cancel.clone());
     let begun = Instant::now();
-    let mut task = tokio::spawn(async move {
+    let action = async move {
         let _slot = permit;
         handler.call(&context, input).await
-    });
+    };
+    // What it logs belongs to the request, though the task is another one.
+    let mut task = tokio::spawn(action.in_current_span());
     let ended = tokio::select! {
         ended = &mut task => ended,
         () = tokio::time::sleep_until(deadline) => {

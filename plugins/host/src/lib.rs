@@ -17,5 +17,5 @@ pub mod sandbox;
 
 pub use dispatch::{Call, Outcome};
 pub use limits::Limits;
-pub use registry::{Registry, RegistryError};
+pub use registry::{Load, Registry, RegistryError};
 pub use running::{Running, Ticket};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use muster_api::{Agent, AgentInfo};
 use tokio::sync::Semaphore;
@@ -23,6 +23,19 @@ pub(crate) struct Slot {
     pub(crate) limits: Limits,
     pub(crate) running: Arc<Semaphore>,
     pub(crate) waiting: Arc<AtomicUsize>,
+}
+
+/// How busy an agent is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Load {
+    /// The agent's name.
+    pub agent: String,
+    /// Calls that run.
+    pub running: usize,
+    /// Calls that wait for their turn.
+    pub waiting: usize,
+    /// What it is held to.
+    pub limits: Limits,
 }
 
 /// Why an agent was not taken in.
@@ -89,6 +102,20 @@ impl Registry {
     /// The metadata of all agents, sorted by name.
     pub fn infos(&self) -> Vec<AgentInfo> {
         self.agents.values().map(|slot| info(&slot.agent)).collect()
+    }
+
+    /// How busy each agent is now, sorted by name.
+    pub fn load(&self) -> Vec<Load> {
+        let load = |(name, slot): (&String, &Arc<Slot>)| Load {
+            agent: name.clone(),
+            running: slot
+                .limits
+                .concurrency
+                .saturating_sub(slot.running.available_permits()),
+            waiting: slot.waiting.load(Ordering::Relaxed),
+            limits: slot.limits,
+        };
+        self.agents.iter().map(load).collect()
     }
 
     pub(crate) fn slot(&self, name: &str) -> Option<&Arc<Slot>> {

@@ -56,6 +56,11 @@ impl Running {
         all
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Takes a request back; with `of`, only if it is that caller's. Tells what it found; `None` when it is not at work.
     pub fn cancel(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)> {
         let entries = self.lock();

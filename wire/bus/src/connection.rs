@@ -1,6 +1,7 @@
 //! A live connection: publish, subscribe, and leave in the right order.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +20,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Bus {
     client: async_nats::Client,
     journal: Arc<Journal>,
+}
+
+/// What a connection has carried, over all its lives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes of messages that came, without the protocol's own.
+    pub bytes_in: u64,
+    /// Bytes of messages that were sent, without the protocol's own.
+    pub bytes_out: u64,
+    /// Messages that came.
+    pub messages_in: u64,
+    /// Messages that were sent.
+    pub messages_out: u64,
+    /// How often the connection was made; the first time counts.
+    pub connects: u64,
+    /// How often it was lost.
+    pub disconnects: u64,
+    /// Messages that came faster than they were taken, and were dropped.
+    pub dropped: u64,
 }
 
 /// One message as it came.
@@ -171,6 +191,21 @@ impl Bus {
     /// Whether there is a connection right now.
     pub fn is_connected(&self) -> bool {
         self.client.connection_state() == async_nats::connection::State::Connected
+    }
+
+    /// What went over the connection since it was made, and how often it was made again.
+    pub fn traffic(&self) -> Traffic {
+        let counted = self.client.statistics();
+        let journal = self.journal.counts();
+        Traffic {
+            bytes_in: counted.in_bytes.load(Ordering::Relaxed),
+            bytes_out: counted.out_bytes.load(Ordering::Relaxed),
+            messages_in: counted.in_messages.load(Ordering::Relaxed),
+            messages_out: counted.out_messages.load(Ordering::Relaxed),
+            connects: journal.connects,
+            disconnects: journal.disconnects,
+            dropped: journal.dropped,
+        }
     }
 
     /// Version of the broker we are connected to.

@@ -28,6 +28,14 @@ pub struct Mark {
     dropped: u64,
 }
 
+/// How often things happened since the connection was first tried.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counts {
+    pub(crate) connects: u64,
+    pub(crate) disconnects: u64,
+    pub(crate) dropped: u64,
+}
+
 /// What may have been lost between a [`Mark`] and now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disturbance {
@@ -82,6 +90,14 @@ impl Journal {
         log(&event);
         // Nobody listening is fine: the counters keep what matters.
         let _ = self.sender.send(event);
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            connects: self.connects.load(Ordering::Relaxed),
+            disconnects: self.disconnects.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
+        }
     }
 
     pub(crate) fn mark(&self) -> Mark {

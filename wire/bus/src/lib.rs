@@ -16,7 +16,7 @@ mod tls;
 
 pub use bytes::Bytes;
 pub use connect::{Options, Secret, Server};
-pub use connection::{Bus, Message, Subscription};
+pub use connection::{Bus, Message, Subscription, Traffic};
 pub use error::BusError;
 pub use event::{Disturbance, Event, Mark};
 pub use probe::{Probe, ProbeFailure, probe};

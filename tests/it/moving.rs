@@ -1,0 +1,60 @@
+//! A broker that moves to another address under the same name: nodes look the name up anew whenever they connect.
+
+use muster_tests::await_state;
+use muster_tests::command::program;
+use muster_tests::nats_server::NatsServer;
+use muster_tests::organisation::Organisation;
+use muster_tests::rpcd::Home;
+
+use crate::ask::Caller;
+
+/// Becomes the daemon in a mount namespace of its own, in which another file is the table of hosts.
+const ELSEWHERE: &str = r#"mount --bind "$1" /etc/hosts && shift && exec "$@""#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_moves_is_found_under_its_name_again() {
+    let organisation = Organisation::new(&["muster"]);
+    let configuration = organisation.broker_configuration();
+    let first = NatsServer::start_on(&configuration, "127.0.0.1", None).await;
+    let port = first.port();
+    let url = format!("nats://localhost:{port}");
+    let signer = organisation.node("node1.example.net");
+    let home = Home::new(&organisation, &signer, &url, "[log]\nformat = \"json\"\n");
+    home.write("hosts", "127.0.0.1 localhost\n", 0o644);
+    let (hosts, rpcd) = (home.path("hosts"), program("rpcd"));
+    let mut unshare = vec!["unshare", "--mount"];
+    if !nix::unistd::geteuid().is_root() {
+        unshare.push("--map-root-user");
+    }
+    unshare.extend(["sh", "-c", ELSEWHERE, "sh"]);
+    let mut command: Vec<_> = unshare.into_iter().map(std::ffi::OsString::from).collect();
+    command.extend([hosts.into(), rpcd.into()]);
+    let mut node = home.start_by(&command);
+    await_state("the node is ready", || {
+        assert!(node.runs(), "rpcd ended: {}", node.log());
+        node.log().contains("\"ready\"")
+    })
+    .await;
+
+    // The same file with other words: what is bound there is the file, not its name.
+    node.home().write("hosts", "127.0.0.2 localhost\n", 0o644);
+    drop(first);
+    let second = NatsServer::start_on(&configuration, "127.0.0.2", Some(port)).await;
+    let connected = || node.log().matches("connected to the broker").count();
+    // Waits between attempts are drawn from up to 2, 4, 8, 16 seconds.
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_mins(1);
+    while connected() < 2 {
+        assert!(tokio::time::Instant::now() < deadline, "never came back");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let caller = Caller::connect(&organisation, &second, organisation.caller("rip")).await;
+    let answer = caller
+        .ask(
+            "node1.example.net",
+            "rpcutil",
+            "ping",
+            serde_json::json!({}),
+        )
+        .await;
+    assert_eq!(answer.reply.sender, *signer.identity());
+}

@@ -1,0 +1,136 @@
+//! The real `rpcd` as a node of a test's organisation: a process with a configuration, a state and a log of its own.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use muster_wire::sign::Signer;
+use muster_wire::token::Creds;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::command::program;
+use crate::organisation::Organisation;
+
+/// Where a daemon lives: its files, before and after it runs.
+#[derive(Debug)]
+pub struct Home(TempDir);
+
+/// A running daemon; ended with its owner.
+#[derive(Debug)]
+pub struct Rpcd {
+    child: Child,
+    home: Home,
+}
+
+impl Home {
+    /// Everything that a daemon of this name needs; it lets everybody do everything. `more` is added to the configuration.
+    pub fn new(organisation: &Organisation, node: &Signer, url: &str, more: &str) -> Self {
+        let home = Self(TempDir::new().unwrap());
+        let creds = Creds::new(node.token(), node.key().clone()).unwrap();
+        home.write("node.creds", &creds.format(), 0o600);
+        home.write("account.jwt", &organisation.account_token(), 0o644);
+        home.write("policies/default.policy", "policy default allow\n", 0o644);
+        let (identity, collective) = (node.identity(), organisation.collective());
+        let operator = organisation.trust().operator();
+        let text = format!(
+            "identity = \"{identity}\"\ncollectives = [\"{collective}\"]\n\
+             [broker]\nurls = [\"{url}\"]\nplaintext_on_loopback = true\n\
+             [trust]\noperator = \"{operator}\"\n"
+        );
+        home.write("rpcd.toml", &text, 0o644);
+        home.write(
+            "conf.d/paths.toml",
+            "[paths]\nstate = \"../state\"\naudit = \"../audit.log\"\nclasses = \"../classes.txt\"\n",
+            0o644,
+        );
+        home.write("conf.d/test.toml", more, 0o644);
+        home.write("classes.txt", "", 0o644);
+        std::fs::create_dir_all(home.path("facts.d")).unwrap();
+        home
+    }
+
+    /// A file or directory of it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file of it.
+    pub fn write(&self, name: &str, text: &str, mode: u32) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// Starts the daemon; it need not be connected yet.
+    pub fn start(self) -> Rpcd {
+        let command = [program("rpcd").into_os_string()];
+        self.start_by(&command)
+    }
+
+    /// The same, by a command that becomes the daemon; the daemon's arguments follow.
+    #[expect(clippy::disallowed_types, reason = "starts the real daemon")]
+    pub fn start_by(self, command: &[impl AsRef<std::ffi::OsStr>]) -> Rpcd {
+        let [first, rest @ ..] = command else {
+            panic!("nothing to start");
+        };
+        let log = File::create(self.path("log")).unwrap();
+        let child = std::process::Command::new(first)
+            .args(rest)
+            .arg("--config")
+            .arg(self.path("rpcd.toml"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Rpcd { child, home: self }
+    }
+}
+
+impl Rpcd {
+    /// Its files.
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// What it said so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.home.path("log")).unwrap_or_default()
+    }
+
+    /// The same by line, where `log.format` is `json`. A line that is still being written is left out.
+    pub fn log_lines(&self) -> Vec<Value> {
+        let log = self.log();
+        let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        whole
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}")))
+            .collect()
+    }
+
+    /// Whether it runs.
+    pub fn runs(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Rpcd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            say(&self.log());
+        }
+    }
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "shown by the test runner beside the failure"
+)]
+fn say(log: &str) {
+    eprintln!("---- rpcd ----\n{log}");
+}
