@@ -31,7 +31,7 @@ use crate::stats::Stats;
 use crate::telling::Telling;
 
 /// Replies that are verified together: enough for the batch to pay, few enough for the screen to move.
-const BATCH: usize = 1024;
+pub(crate) const BATCH: usize = 1024;
 
 type Sender = mpsc::Sender<Event>;
 
@@ -238,7 +238,7 @@ impl Gathering<'_> {
             .map(Message::payload)
             .partition(|bytes| self.call.stream && Kind::of_answer(bytes) == Kind::Progress);
         let expected = Expected {
-            request: self.id,
+            request: Some(self.id),
             agent: &self.call.agent,
             action: &self.call.action,
         };

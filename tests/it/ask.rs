@@ -177,7 +177,7 @@ impl Caller {
     /// Verifies a reply.
     pub(crate) fn open(&self, request: &Request, payload: &[u8]) -> Reply {
         let expected = Expected {
-            request: request.id,
+            request: Some(request.id),
             agent: &request.agent,
             action: &request.action,
         };

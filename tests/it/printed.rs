@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use muster_api::{Action, ActionError, Agent, Context};
 use muster_tests::await_state;
+use muster_tests::command::{Command, told};
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
@@ -24,8 +25,6 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 use tokio::sync::Semaphore;
-
-use crate::desk::{Desk, told};
 
 /// The node that does not end before it may.
 const SLOW: &str = "slow";
@@ -77,7 +76,7 @@ fn ddl() -> Value {
 struct World {
     _server: NatsServer,
     nodes: Vec<TestNode>,
-    desk: Desk,
+    desk: Command,
     may_end: Arc<Semaphore>,
     at_work: Arc<AtomicUsize>,
 }
@@ -104,7 +103,7 @@ impl World {
             blueprint.agents = vec![agent.action(work).build().unwrap()];
             nodes.push(TestNode::start(&organisation, &server, blueprint).await);
         }
-        let desk = Desk::new(&organisation, &server, &organisation.caller("rip"), "");
+        let desk = Command::new(&server, &organisation, &organisation.caller("rip"), "");
         desk.add_schema("work", &ddl());
         Self {
             _server: server,
@@ -174,7 +173,7 @@ async fn documents(world: &World) -> Vec<Value> {
     let log = world.nodes[0].audit_file().display().to_string();
     let nobody = "01890a5d-ac96-774b-bcce-b302099a8057";
     let fleet = world.path("fleet.json");
-    let exported = desk.rpc(&["inventory", "--export", &fleet]).await;
+    let exported = desk.run(&["inventory", "--export", &fleet]).await;
     assert!(exported.status.code() != Some(1), "{}", told(&exported));
     let commands: &[&[&str]] = &[
         &["do", "work", "what=fail", "--trace"],
@@ -226,7 +225,7 @@ async fn organisation(world: &World) -> Vec<Value> {
         &["org", "init", &directory, "--no-tls"][..],
         &["org", "add", "user", "anna", "--org", &directory],
     ] {
-        let output = world.desk.rpc(arguments).await;
+        let output = world.desk.run(arguments).await;
         assert!(output.status.success(), "{}", told(&output));
     }
     let mut all = Vec::new();
@@ -251,7 +250,7 @@ async fn every_document_is_what_its_published_schema_says() {
         seen.insert(valid(&document));
     }
     let lines = ["do", "work", "what=fail", "--jsonl"];
-    let output = world.desk.rpc(&lines).await;
+    let output = world.desk.run(&lines).await;
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         check("muster.request.lines.v1", &line, Reader::Strict).unwrap();
@@ -263,11 +262,11 @@ async fn every_document_is_what_its_published_schema_says() {
         "every published schema is printed by somebody"
     );
 
-    let listed = world.desk.rpc(&["schema"]).await;
+    let listed = world.desk.run(&["schema"]).await;
     let listed = String::from_utf8(listed.stdout).unwrap();
     for name in &published {
         assert!(listed.contains(name.as_str()), "{name}: {listed}");
-        let printed = world.desk.rpc(&["schema", name]).await;
+        let printed = world.desk.run(&["schema", name]).await;
         let printed: Value = serde_json::from_slice(&printed.stdout).unwrap();
         assert_eq!(printed["$id"], name.as_str());
     }
@@ -295,7 +294,7 @@ fn schemas_find_what_was_renamed_and_let_pass_what_was_added() {
 async fn lines_come_while_a_node_is_still_at_work() {
     let world = World::new(&["good", SLOW]).await;
     let request = ["do", "work", "what=x", "--jsonl"];
-    let mut child = world.desk.command(&request).spawn().unwrap();
+    let mut child = world.desk.prepared(&request).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = next(&mut lines).await.unwrap();
     assert_eq!(first["kind"], "discovered");
@@ -361,7 +360,7 @@ async fn there_is_one_whole_document_whatever_happens() {
 async fn an_interrupted_request_prints_its_document_too() {
     let world = World::new(&["good", SLOW]).await;
     let request = ["do", "work", "what=x", "-j"];
-    let child = world.desk.command(&request).spawn().unwrap();
+    let child = world.desk.prepared(&request).spawn().unwrap();
     world.slow_is_at_work().await;
     interrupt(&child);
     let output = child.wait_with_output().await.unwrap();
@@ -379,11 +378,11 @@ async fn filtered_replies_are_the_nodes_of_the_next_command() {
     let world = World::new(&["good", "bad"]).await;
     let filter = ["--filter-replies", "not ok()"];
     let request = [&["do", "work", "what=fail", "-j"], &filter[..]].concat();
-    let mut first = world.desk.command(&request).spawn().unwrap();
+    let mut first = world.desk.prepared(&request).spawn().unwrap();
     let pipe: Stdio = first.stdout.take().unwrap().try_into().unwrap();
     let mut second = world
         .desk
-        .command(&["do", "work", "what=again", "--nodes", "-", "-j"]);
+        .prepared(&["do", "work", "what=again", "--nodes", "-", "-j"]);
     let output = second.stdin(pipe).output().await.unwrap();
     assert_eq!(first.wait().await.unwrap().code(), Some(2));
     assert!(output.status.success(), "{}", told(&output));

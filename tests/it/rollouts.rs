@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use muster_api::{Action, ActionError, Agent, Context};
 use muster_tests::await_state;
+use muster_tests::command::{Command, told};
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::Semaphore;
 
-use crate::desk::{Desk, told};
+use crate::shaping::STAGES;
 
 /// Which node has begun how often, and who may not end yet.
 #[derive(Default)]
@@ -118,7 +119,7 @@ struct World {
     server: NatsServer,
     nodes: Vec<TestNode>,
     gate: Arc<Gate>,
-    desk: Desk,
+    desk: Command,
 }
 
 impl World {
@@ -134,7 +135,7 @@ impl World {
             blueprint.agents = vec![agent.action(Work(Arc::clone(&gate))).build().unwrap()];
             running.push(TestNode::start(&organisation, &server, blueprint).await);
         }
-        let desk = Desk::new(&organisation, &server, &organisation.caller("rip"), more);
+        let desk = Command::new(&server, &organisation, &organisation.caller("rip"), more);
         desk.add_schema("work", &schema());
         Self {
             organisation,
@@ -177,7 +178,7 @@ async fn a_rollout_that_was_killed_is_interrupted_and_goes_on_where_it_was() {
     let request = ["do", "work", "what=x", "token=s3cret"];
     let mut child = world
         .desk
-        .command(&[&request[..], &SLOWLY].concat())
+        .prepared(&[&request[..], &SLOWLY].concat())
         .spawn()
         .unwrap();
     await_state("the second node is at work", || world.gate.begun("n2") == 1).await;
@@ -197,7 +198,7 @@ async fn a_rollout_that_was_killed_is_interrupted_and_goes_on_where_it_was() {
     held.add_permits(8);
 
     // A secret was not kept: it is asked for again, and there is nobody to ask.
-    let resume = world.desk.rpc(&["do", "--resume", &id]).await;
+    let resume = world.desk.run(&["do", "--resume", &id]).await;
     assert_eq!(resume.status.code(), Some(1), "{}", told(&resume));
     let (resumed, exit) = world
         .desk
@@ -222,7 +223,7 @@ async fn a_rollout_that_was_killed_is_interrupted_and_goes_on_where_it_was() {
     assert_eq!(job["job"]["state"], "finished");
     assert_eq!(job["no_responses"], json!(["n2"]));
     assert_eq!(job["never_asked"], json!([]));
-    let again = world.desk.rpc(&["do", "--resume", &id, "--yes"]).await;
+    let again = world.desk.run(&["do", "--resume", &id, "--yes"]).await;
     assert_eq!(again.status.code(), Some(1), "{}", told(&again));
 
     let (retried, exit) = world
@@ -241,17 +242,17 @@ async fn a_rollout_that_was_killed_is_interrupted_and_goes_on_where_it_was() {
     );
     let other = world
         .desk
-        .rpc(&["do", "rpcutil", "ping", "--retry-failed", &id])
+        .run(&["do", "rpcutil", "ping", "--retry-failed", &id])
         .await;
     assert_eq!(other.status.code(), Some(4), "{}", told(&other));
-    let differ = world.desk.rpc(&["job", "diff", &id, retry]).await;
+    let differ = world.desk.run(&["job", "diff", &id, retry]).await;
     assert_eq!(differ.status.code(), Some(2), "{}", told(&differ));
-    let same = world.desk.rpc(&["job", "diff", &id, &id]).await;
+    let same = world.desk.run(&["job", "diff", &id, &id]).await;
     assert_eq!(same.status.code(), Some(0), "{}", told(&same));
-    let forgotten = world.desk.rpc(&["job", "forget", "--all"]).await;
+    let forgotten = world.desk.run(&["job", "forget", "--all"]).await;
     assert_eq!(forgotten.status.code(), Some(0));
     assert_eq!(
-        world.desk.rpc(&["job", "show", &id]).await.status.code(),
+        world.desk.run(&["job", "show", &id]).await.status.code(),
         Some(1)
     );
 }
@@ -263,7 +264,7 @@ async fn an_interruption_says_who_answered_who_is_at_work_and_who_was_never_aske
     let request = ["do", "work", "what=x"];
     let child = world
         .desk
-        .command(&[&request[..], &SLOWLY].concat())
+        .prepared(&[&request[..], &SLOWLY].concat())
         .spawn()
         .unwrap();
     await_state("the second node is at work", || world.gate.begun("n2") == 1).await;
@@ -290,7 +291,7 @@ async fn an_interrupted_job_is_taken_back_on_the_nodes_that_it_had_asked() {
     let _held = world.gate.hold("n2");
     let request = ["do", "work", "what=x"];
     let command = [&request[..], &SLOWLY].concat();
-    let child = world.desk.command(&command).spawn().unwrap();
+    let child = world.desk.prepared(&command).spawn().unwrap();
     await_state("the second node is at work", || world.gate.begun("n2") == 1).await;
     kill(pid(&child), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
@@ -299,9 +300,9 @@ async fn an_interrupted_job_is_taken_back_on_the_nodes_that_it_had_asked() {
     let hint = format!("nodes go on; `rpc cancel {id}` stops them");
     assert!(told(&output).contains(&hint), "{}", told(&output));
 
-    let filtered = world.desk.rpc(&["cancel", id, "-F", "number=2"]).await;
+    let filtered = world.desk.run(&["cancel", id, "-F", "number=2"]).await;
     assert_eq!(filtered.status.code(), Some(4), "{}", told(&filtered));
-    let cancelled = world.desk.rpc(&["cancel", id]).await;
+    let cancelled = world.desk.run(&["cancel", id]).await;
     assert_eq!(cancelled.status.code(), Some(0), "{}", told(&cancelled));
     for part in [
         "n2: cancelled work do of rip\n",
@@ -320,14 +321,14 @@ async fn an_interrupted_job_is_taken_back_on_the_nodes_that_it_had_asked() {
     };
     let asked: Vec<bool> = world.nodes.iter().map(asked_to_cancel).collect();
     assert_eq!(asked, [false, true, false]);
-    let unknown = world.desk.rpc(&["cancel", "no-such-job"]).await;
+    let unknown = world.desk.run(&["cancel", "no-such-job"]).await;
     assert_eq!(unknown.status.code(), Some(1), "{}", told(&unknown));
 
     // A job whose nodes have all answered has nobody to ask.
     let other = ["do", "work", "what=y", "-I", "n1", "--job", "other"];
-    let done = world.desk.rpc(&other).await;
+    let done = world.desk.run(&other).await;
     assert_eq!(done.status.code(), Some(0), "{}", told(&done));
-    let late = world.desk.rpc(&["cancel", "other"]).await;
+    let late = world.desk.run(&["cancel", "other"]).await;
     assert_eq!(late.status.code(), Some(1), "{}", told(&late));
     assert!(told(&late).contains("Nothing is left"), "{}", told(&late));
 }
@@ -354,7 +355,7 @@ async fn a_second_interruption_ends_it_at_once() {
     ];
     let mut child = world
         .desk
-        .command(&[&request[..], &SLOWLY].concat())
+        .prepared(&[&request[..], &SLOWLY].concat())
         .spawn()
         .unwrap();
     await_state("the first node is at work", || world.gate.begun("n1") == 1).await;
@@ -411,7 +412,7 @@ async fn exit_codes_tell_the_truth() {
         (&["do", "rpcutil", "ping", "--expect", "0"], 4),
     ];
     for (arguments, exit) in table {
-        let output = world.desk.rpc(arguments).await;
+        let output = world.desk.run(arguments).await;
         assert_eq!(
             output.status.code(),
             Some(*exit),
@@ -419,9 +420,9 @@ async fn exit_codes_tell_the_truth() {
             told(&output)
         );
     }
-    let unreachable = Desk::new(
-        &world.organisation,
+    let unreachable = Command::new(
         &world.server,
+        &world.organisation,
         &world.organisation.caller("amy"),
         "",
     );
@@ -430,7 +431,7 @@ async fn exit_codes_tell_the_truth() {
         "rpc.toml",
         &text.replace(&world.server.url(), "nats://127.0.0.1:1"),
     );
-    let output = unreachable.rpc(&["do", "rpcutil", "ping"]).await;
+    let output = unreachable.run(&["do", "rpcutil", "ping"]).await;
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
 }
 
@@ -439,7 +440,7 @@ async fn a_request_without_answers_is_sent_and_done() {
     let world = World::new(2, "").await;
     let output = world
         .desk
-        .rpc(&["do", "work", "what=x", "--no-results"])
+        .run(&["do", "work", "what=x", "--no-results"])
         .await;
     let said = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(
@@ -463,7 +464,7 @@ async fn a_request_without_answers_keeps_its_filter() {
             .into_iter()
             .chain(filter.split(' '))
             .collect();
-        let output = world.desk.rpc(&arguments).await;
+        let output = world.desk.run(&arguments).await;
         let expected = i32::from(filter.ends_with('4'));
         assert_eq!(output.status.code(), Some(expected), "{}", told(&output));
     }
@@ -486,34 +487,34 @@ async fn nobody_is_waited_for_who_cannot_confirm() {
     assert_eq!(
         world
             .desk
-            .rpc(&["do", "work", "what=x"])
+            .run(&["do", "work", "what=x"])
             .await
             .status
             .code(),
         Some(0)
     );
-    let strict = Desk::new(
-        &world.organisation,
+    let strict = Command::new(
         &world.server,
+        &world.organisation,
         &world.organisation.caller("amy"),
         "confirm = \"always\"",
     );
     strict.add_schema("work", &schema());
     let before = world.gate.total.load(Ordering::Relaxed);
-    let refused = strict.rpc(&["do", "work", "what=x"]).await;
+    let refused = strict.run(&["do", "work", "what=x"]).await;
     assert_eq!(refused.status.code(), Some(4), "{}", told(&refused));
     assert!(told(&refused).contains("--yes"), "{}", told(&refused));
     assert_eq!(world.gate.total.load(Ordering::Relaxed), before);
     assert_eq!(
         strict
-            .rpc(&["do", "work", "what=x", "--yes"])
+            .run(&["do", "work", "what=x", "--yes"])
             .await
             .status
             .code(),
         Some(0)
     );
     assert_eq!(
-        strict.rpc(&["do", "rpcutil", "ping"]).await.status.code(),
+        strict.run(&["do", "rpcutil", "ping"]).await.status.code(),
         Some(0)
     );
 }
@@ -524,7 +525,7 @@ async fn at_a_terminal_many_nodes_are_changed_only_after_a_yes() {
     for (answer, exit, done) in [("n\n", 1, 0), ("\n", 1, 0), ("y\n", 0, 2)] {
         let terminal = nix::pty::openpty(None, None).unwrap();
         let slave = || std::process::Stdio::from(terminal.slave.try_clone().unwrap());
-        let mut command = world.desk.command(&["do", "work", "what=x", "--np"]);
+        let mut command = world.desk.prepared(&["do", "work", "what=x", "--np"]);
         let child = command.stdin(slave()).stderr(slave()).spawn().unwrap();
         nix::unistd::write(&terminal.master, answer.as_bytes()).unwrap();
         let output = child.wait_with_output().await.unwrap();
@@ -553,29 +554,15 @@ async fn a_followed_request_shows_every_stage_here_and_there() {
         .iter()
         .map(|stage| stage["stage"].as_str().unwrap())
         .collect();
-    let all = [
-        "decode",
-        "verify",
-        "fresh",
-        "match",
-        "validate",
-        "authorise",
-        "audit",
-        "journal",
-        "queue",
-        "run",
-        "check",
-        "reply",
-    ];
-    assert_eq!(names, all);
+    assert_eq!(names, STAGES);
     let here = &document["request_stats"]["trace"];
     for stage in ["discover_us", "sign_us", "publish_us"] {
         assert!(here[stage].as_u64().is_some(), "{here}");
     }
     assert!(here["traceparent"].as_str().unwrap().starts_with("00-"));
 
-    let text = told(&world.desk.rpc(&["do", "work", "what=x", "--trace"]).await);
-    for stage in all.iter().chain(&[
+    let text = told(&world.desk.run(&["do", "work", "what=x", "--trace"]).await);
+    for stage in STAGES.iter().chain(&[
         "discover",
         "sign",
         "publish",
@@ -585,7 +572,7 @@ async fn a_followed_request_shows_every_stage_here_and_there() {
     ]) {
         assert!(text.contains(&format!("\n   {stage} ")), "{stage}: {text}");
     }
-    let pinged = told(&world.desk.rpc(&["ping", "--trace"]).await);
+    let pinged = told(&world.desk.run(&["ping", "--trace"]).await);
     assert!(
         pinged.contains("\n   authorise ") && pinged.contains("\n   network "),
         "{pinged}"
@@ -595,7 +582,7 @@ async fn a_followed_request_shows_every_stage_here_and_there() {
     let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let mut command = world
         .desk
-        .command(&["do", "work", "what=x", "--trace", "-j"]);
+        .prepared(&["do", "work", "what=x", "--trace", "-j"]);
     let output = command.env("TRACEPARENT", given).output().await.unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["request_stats"]["trace"]["traceparent"], given);
@@ -640,7 +627,7 @@ async fn explaining_shows_what_would_be_sent_and_sends_nothing() {
     let named = told(
         &world
             .desk
-            .rpc(&["explain", "work", "do", "what=x", "-I", "n1", "-v"])
+            .run(&["explain", "work", "do", "what=x", "-I", "n1", "-v"])
             .await,
     );
     assert!(named.contains("muster.work.do.node.n1"), "{named}");
@@ -652,7 +639,7 @@ async fn explaining_shows_what_would_be_sent_and_sends_nothing() {
     let user = world
         .organisation
         .user(muster_wire::token::Role::Caller, "eve", &["agent:rpcutil"]);
-    let narrow = Desk::new(&world.organisation, &world.server, &user, "");
+    let narrow = Command::new(&world.server, &world.organisation, &user, "");
     narrow.add_schema("work", &schema());
     let (document, _) = narrow
         .document(&["explain", "work", "do", "what=x", "-I", "n1"])

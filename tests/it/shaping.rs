@@ -17,6 +17,21 @@ use serde_json::json;
 use crate::ask::{World, object};
 
 const NODE: &str = "node1.example.net";
+/// What a node does with a request that changes something, in order.
+pub(crate) const STAGES: [&str; 12] = [
+    "decode",
+    "verify",
+    "fresh",
+    "match",
+    "validate",
+    "authorise",
+    "audit",
+    "journal",
+    "queue",
+    "run",
+    "check",
+    "reply",
+];
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 /// Answers the trace that its call is part of.
@@ -77,23 +92,7 @@ async fn a_change_that_is_followed_tells_every_stage() {
     let answer = answers.first_key_value().unwrap().1;
     assert_eq!(answer.reply.statuscode, Status::Ok);
     let stages = &answer.reply.stages;
-    assert_eq!(
-        names(stages),
-        [
-            "decode",
-            "verify",
-            "fresh",
-            "match",
-            "validate",
-            "authorise",
-            "audit",
-            "journal",
-            "queue",
-            "run",
-            "check",
-            "reply"
-        ]
-    );
+    assert_eq!(names(stages), STAGES);
     assert!(!stages.iter().any(|stage| stage.refused));
     let at_node: u64 = stages.iter().map(|stage| stage.us).sum();
     let whole = u64::try_from(answer.after.as_micros()).unwrap();
@@ -120,19 +119,12 @@ async fn a_refusal_shows_where_it_ended() {
     let refused: Vec<_> = reply.stages.iter().filter(|stage| stage.refused).collect();
     assert_eq!(refused.len(), 1, "{:?}", reply.stages);
     assert_eq!(refused[0].stage, StageName::Authorise);
-    assert_eq!(
-        names(&reply.stages),
-        [
-            "decode",
-            "verify",
-            "fresh",
-            "match",
-            "validate",
-            "authorise",
-            "audit",
-            "reply"
-        ]
-    );
+    let not_reached = ["journal", "queue", "run", "check"];
+    let reached = STAGES.into_iter();
+    let reached: Vec<_> = reached
+        .filter(|stage| !not_reached.contains(stage))
+        .collect();
+    assert_eq!(names(&reply.stages), reached);
 }
 
 #[tokio::test]

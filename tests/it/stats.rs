@@ -1,5 +1,6 @@
 //! `rpc stats`: what a daemon refuses in silence is counted, and shown to whoever asks.
 
+use muster_tests::command::Command;
 use muster_tests::now;
 use muster_wire::filter::Filter;
 use muster_wire::identity::Name;
@@ -9,14 +10,13 @@ use muster_wire::subject;
 use serde_json::Value;
 
 use crate::ask::{Caller, World};
-use crate::desk::Desk;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_refused_in_silence_is_counted_and_shown() {
     let world = World::new(|_| {}).await;
     let caller = &world.caller;
     let signer = world.organisation.caller("anna");
-    let desk = Desk::new(&world.organisation, &world.server, &signer, "");
+    let desk = Command::new(&world.server, &world.organisation, &signer, "");
     let shown = async || {
         let (document, code) = desk.document(&["stats"]).await;
         assert_eq!(code, 0, "{document:#}");
@@ -63,7 +63,7 @@ async fn what_is_refused_in_silence_is_counted_and_shown() {
     assert_eq!(more("expired"), 1, "{before} {after}");
     assert_eq!(more("replayed"), 1, "{before} {after}");
     assert_eq!(more("others"), 1, "{before} {after}");
-    let text = desk.rpc(&["stats"]).await;
+    let text = desk.run(&["stats"]).await;
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(
         text.contains("REPLAYED") && text.contains("node1.example.net"),

@@ -19,6 +19,7 @@ mod help;
 pub mod inventory;
 pub mod job;
 pub mod json;
+pub mod listen;
 pub mod org;
 pub mod output;
 pub mod pace;
@@ -142,6 +143,9 @@ pub enum Command {
     /// Ask an action of all nodes that match; also `rpc AGENT ACTION`
     #[command(override_usage = request::USAGE, after_help = request::AFTER)]
     Do(Box<request::Request>),
+    /// Wait for the answers to requests that were sent with --reply-to
+    #[command(after_help = listen::AFTER)]
+    Listen(Box<listen::Listen>),
     /// Take back a request that nodes still work on
     #[command(after_help = cancel::AFTER)]
     Cancel(cancel::Cancel),

@@ -16,6 +16,7 @@ mod find;
 pub mod form;
 pub mod inventory;
 mod job;
+mod listen;
 pub mod org;
 mod ping;
 pub mod plugin;
@@ -45,6 +46,7 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Facts(args) => facts::run(args, cx).await,
         Command::Inventory(args) => inventory::run(args, cx).await,
         Command::Do(args) => Box::pin(request::run(*args, cx)).await,
+        Command::Listen(args) => Box::pin(listen::run(*args, cx)).await,
         Command::Cancel(args) => cancel::run(args, cx).await,
         Command::Stats(args) => stats::run(args, cx).await,
         Command::Doctor(args) => doctor::run(args, cx).await,

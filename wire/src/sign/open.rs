@@ -43,8 +43,8 @@ pub struct OpenReply {
 /// What a reply must answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
-    /// The request's id.
-    pub request: Uuid,
+    /// The request's id; any, for whoever waits for answers to what somebody else has sent.
+    pub request: Option<Uuid>,
     /// The agent that was asked.
     pub agent: &'a Name,
     /// The action that was asked.
@@ -179,7 +179,8 @@ impl Expected<'_> {
                 claimed: claimed.clone(),
             });
         }
-        if request != self.request || agent != self.agent || action != self.action {
+        let other = self.request.is_some_and(|expected| expected != request);
+        if other || agent != self.agent || action != self.action {
             return Err(Refusal::OtherRequest {
                 sender: sender.identity.clone(),
                 found: request,

@@ -223,7 +223,7 @@ pub(crate) fn reply() -> Reply {
 /// What replies to [`request`] must answer.
 pub(crate) fn expected(request: &Request) -> Expected<'_> {
     Expected {
-        request: request.id,
+        request: Some(request.id),
         agent: &request.agent,
         action: &request.action,
     }

@@ -7,6 +7,7 @@ use muster_client::{Answer, ClientError, Event, Stats, Tale};
 use muster_ddl::Action;
 use muster_ddl::aggregate::Summarizer;
 use muster_wire::identity::Identity;
+use uuid::Uuid;
 
 use crate::report::{Gap, NodeTrace, Reply, Report, RequestStats};
 
@@ -93,6 +94,15 @@ impl<'a> Gathering<'a> {
         stats.signing += std::mem::take(&mut self.signing);
         stats.publishing += std::mem::take(&mut self.publishing);
         stats.waiting += std::mem::take(&mut self.waiting);
+    }
+
+    /// An answer to this request is to be taken in, whoever has sent it.
+    pub(super) fn about(&mut self, request: Uuid) {
+        let request = request.to_string();
+        let requests = &mut self.report.stats.requests;
+        if !requests.contains(&request) {
+            requests.push(request);
+        }
     }
 
     /// The id of the request that went out last.

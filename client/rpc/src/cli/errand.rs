@@ -17,8 +17,8 @@ pub struct Errand {
         "form", "jq", "expect", "trace", "batch", "canary", "reply_to",
     ])]
     pub no_results: bool,
-    /// Let answers go to this subject below your own inbox, where another program of yours listens
-    #[arg(long, value_name = "SUBJECT", help_heading = HEADING, conflicts_with_all = [
+    /// Let answers go to this name or subject below your own inbox, where `rpc listen` or another program of yours waits
+    #[arg(long, value_name = "NAME", help_heading = HEADING, conflicts_with_all = [
         "form", "jq", "expect", "trace", "batch", "canary",
     ])]
     pub reply_to: Option<String>,

@@ -1,7 +1,7 @@
 //! `rpc do AGENT ACTION`, `rpc AGENT ACTION`: asks an action of all nodes that match, and shows what they answer.
 
 mod keep;
-mod output;
+pub mod output;
 mod past;
 mod propose;
 
@@ -159,7 +159,7 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
         target: &target,
         cx,
     };
-    match elsewhere(&args) {
+    match elsewhere(&args, errand.fleet) {
         Some(answers) => errand.give(answers).await,
         None => errand.gather(&args, (form, filter), &progress).await,
     }
@@ -236,7 +236,7 @@ impl Errand<'_> {
         if args.output.sort {
             report.replies.sort_by(|a, b| a.node.cmp(&b.node));
         }
-        output.end(&report, self.target)?;
+        output.end(&report, Some(self.target))?;
         if trace && form.is_for_people() {
             cx.printer.text(Way::of(&report).text(verbose))?;
         }
@@ -342,11 +342,12 @@ async fn confirm(
 }
 
 /// Where answers go, when it is not here.
-fn elsewhere(args: &Request) -> Option<Answers> {
+fn elsewhere(args: &Request, fleet: &Fleet) -> Option<Answers> {
     if args.errand.no_results {
         return Some(Answers::Unwanted);
     }
-    args.errand.reply_to.clone().map(Answers::Elsewhere)
+    let mailbox = args.errand.reply_to.as_deref()?;
+    Some(Answers::Elsewhere(fleet.mailbox(mailbox)))
 }
 
 /// The trace that the request is part of: that of whoever started us, or a new one if somebody wants to follow it.

@@ -137,8 +137,8 @@ impl Output<'_> {
         self.show(reply)
     }
 
-    /// All is over.
-    pub fn end(&self, report: &Report, target: &Target) -> Result<(), Error> {
+    /// All is over. Without a target nobody was looked for.
+    pub fn end(&self, report: &Report, target: Option<&Target>) -> Result<(), Error> {
         if let Form::Document(form) = self.form {
             let mut report = report.clone();
             report.replies.retain(|reply| self.accepts(reply));
@@ -155,7 +155,7 @@ impl Output<'_> {
             }
             return Ok(());
         }
-        if report.stats.discovered == 0 {
+        if let Some(target) = target.filter(|_| report.stats.discovered == 0) {
             nobody_found(target, self.cx);
             return Ok(());
         }
