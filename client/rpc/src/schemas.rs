@@ -31,8 +31,14 @@ macro_rules! published {
 
 /// All of them.
 pub const PUBLISHED: [Published; 23] = [
-    published!("muster.request.v1", "rpc do -j, rpc listen -j, rpc cancel -j"),
-    published!("muster.request.lines.v1", "each line of rpc do --jsonl, rpc listen --jsonl"),
+    published!(
+        "muster.request.v1",
+        "rpc do -j, rpc listen -j, rpc cancel -j"
+    ),
+    published!(
+        "muster.request.lines.v1",
+        "each line of rpc do --jsonl, rpc listen --jsonl"
+    ),
     published!("muster.ping.v1", "rpc ping -j"),
     published!("muster.nodes.v1", "rpc find -j"),
     published!("muster.facts.v1", "rpc facts -j"),
