@@ -55,13 +55,19 @@ pub(crate) fn ddl(document: Document, mut warnings: Warnings) -> Result<Ddl, Ddl
 
 pub(crate) fn metadata(metadata: &Metadata) -> Result<(), DdlError> {
     subject_name("metadata", &metadata.name)?;
-    if metadata.timeout == 0 || metadata.timeout > MAX_TIMEOUT {
-        return Err(DdlError::Timeout {
-            seconds: metadata.timeout,
-            limit: MAX_TIMEOUT,
-        });
-    }
+    check_timeout("metadata", metadata.timeout)?;
     check_capabilities(metadata)
+}
+
+fn check_timeout(at: &str, seconds: u64) -> Result<(), DdlError> {
+    if (1..=MAX_TIMEOUT).contains(&seconds) {
+        return Ok(());
+    }
+    Err(DdlError::Timeout {
+        at: at.to_owned(),
+        seconds,
+        limit: MAX_TIMEOUT,
+    })
 }
 
 /// Paths that mean the same wherever the agent is started, and nothing that climbs out of what it seems to name.
@@ -132,6 +138,9 @@ fn default_action(
 fn action(raw: DocumentAction, warnings: &mut Warnings) -> Result<Action, DdlError> {
     subject_name("actions", &raw.action)?;
     let at = format!("action `{}`", raw.action);
+    if let Some(seconds) = raw.timeout {
+        check_timeout(&at, seconds)?;
+    }
     let outputs = outputs(raw.output, &at, warnings)?;
     let action = Action {
         description: raw.description,
@@ -143,6 +152,7 @@ fn action(raw: DocumentAction, warnings: &mut Warnings) -> Result<Action, DdlErr
         idempotent: raw.idempotent,
         streams: raw.streams,
         dangerous: raw.dangerous,
+        timeout: raw.timeout,
         additional_input: raw.additional_input,
         implemented_by: raw
             .implemented_by

@@ -96,8 +96,10 @@ pub enum DdlError {
         at: String,
     },
     /// The time limit is zero or longer than a day.
-    #[error("metadata: a timeout of {seconds} seconds is not between 1 and {limit}")]
+    #[error("{at}: a timeout of {seconds} seconds is not between 1 and {limit}")]
     Timeout {
+        /// Where in the document.
+        at: String,
         /// The limit as written.
         seconds: u64,
         /// The longest allowed.

@@ -82,6 +82,8 @@ pub(crate) struct DocumentAction {
     #[serde(default)]
     pub(crate) dangerous: bool,
     #[serde(default)]
+    pub(crate) timeout: Option<u64>,
+    #[serde(default)]
     pub(crate) additional_input: bool,
     #[serde(default)]
     pub(crate) implemented_by: Option<String>,

@@ -1,6 +1,6 @@
 //! The checked form of an agent's DDL, in the layout that Choria publishes plus keys of ours
-//! (`default_action`, `read_only`, `idempotent`, `streams`, `dangerous`, `additional_input`, `sensitive`,
-//! `sensitive_inputs`, `examples`). Serialises back to that layout.
+//! (`default_action`, `read_only`, `idempotent`, `streams`, `dangerous`, `timeout` of an action, `additional_input`,
+//! `sensitive`, `sensitive_inputs`, `examples`). Serialises back to that layout.
 //!
 //! Values of these types exist only after every check of `check` has passed; this file reads
 //! nothing itself.
@@ -39,9 +39,14 @@ impl Ddl {
         &self.metadata.version
     }
 
-    /// How long one action may run.
+    /// How long an action may run that has no limit of its own.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.metadata.timeout)
+    }
+
+    /// How long this action may run: by its own limit, shorter or longer than the agent's, or else by that.
+    pub fn timeout_of(&self, action: &Action) -> Duration {
+        action.timeout().unwrap_or(self.timeout())
     }
 
     /// The action that is meant when a caller names none.
@@ -90,7 +95,7 @@ pub struct Metadata {
     /// Where to read more.
     #[serde(default)]
     pub url: String,
-    /// Seconds that one action may run.
+    /// Seconds that an action may run that says nothing else.
     #[serde(default = "default_timeout")]
     pub timeout: u64,
     /// What hosts the agent, `external` for example.
@@ -152,6 +157,8 @@ pub struct Action {
     pub(crate) streams: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) dangerous: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) timeout: Option<u64>,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) additional_input: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -221,6 +228,11 @@ impl Action {
     /// Whether a node may demand that a second person approves it.
     pub fn dangerous(&self) -> bool {
         self.dangerous
+    }
+
+    /// How long it may run, where that is another time than the agent's; see [`Ddl::timeout_of`].
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout.map(Duration::from_secs)
     }
 
     /// Whether inputs that are not declared reach the plugin, which then checks them itself.

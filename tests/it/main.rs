@@ -27,4 +27,5 @@ mod shaping;
 mod sources;
 mod stats;
 mod statuses;
+mod timeouts;
 mod trust;

@@ -32,10 +32,11 @@ pub(super) fn inputs(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
         }
     };
     let wanted = asked.request.timeout.map(Duration::from_millis);
+    let most = ddl.timeout_of(schema);
     Ok(Accepted {
         redacted: schema.redact(&input),
         read_only: schema.read_only(),
-        timeout: wanted.map_or(ddl.timeout(), |wanted| wanted.min(ddl.timeout())),
+        timeout: wanted.map_or(most, |wanted| wanted.min(most)),
         dangerous: schema.dangerous(),
         rule: String::new(),
         ticket: core.running.enter(asked.running(core.clock.now())),

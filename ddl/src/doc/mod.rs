@@ -65,6 +65,9 @@ fn action_facts(action: &Action) -> Vec<Fact> {
         (false, false) => "may change the node",
     };
     facts.push(("Effect", effect.to_owned()));
+    if let Some(timeout) = action.timeout() {
+        facts.push(("Timeout", format!("{} seconds", timeout.as_secs())));
+    }
     if action.streams() {
         facts.push(("Progress", "told while it runs".to_owned()));
     }

@@ -198,7 +198,22 @@ fn contradictions_are_refused() {
     for timeout in [0, 86_401] {
         let document = json!({"metadata": {"name": "one", "timeout": timeout}});
         assert!(Ddl::from_slice(document.to_string().as_bytes()).is_err());
+        let action = refused(json!({"timeout": timeout}));
+        assert!(action.starts_with("action `act`: a timeout of"), "{action}");
     }
+}
+
+#[test]
+fn an_action_may_have_another_timeout_than_its_agent() {
+    let document = json!({"metadata": {"name": "one", "timeout": 20},
+                          "actions": [{"action": "quick", "timeout": 2}, {"action": "slow", "timeout": 600}, {"action": "plain"}]});
+    let ddl = Ddl::from_slice(document.to_string().as_bytes()).unwrap();
+    assert!(ddl.warnings().is_empty(), "{:?}", ddl.warnings());
+    let seconds = |name: &str| ddl.timeout_of(ddl.action(name).unwrap()).as_secs();
+    assert_eq!(["quick", "slow", "plain"].map(seconds), [2, 600, 20]);
+    let written = serde_json::to_value(&ddl).unwrap();
+    let timeouts = ["/actions/0/timeout", "/actions/2/timeout"].map(|at| written.pointer(at));
+    assert_eq!(timeouts, [Some(&json!(2)), None]);
 }
 
 #[test]

@@ -241,7 +241,7 @@ impl Fleet {
         let Plan { ddl, action, data } = question.plan;
         let call =
             Call::new(ddl.name(), action.name(), Aim::Nodes(nodes)).map_err(ClientError::from)?;
-        let wait = question.timeout.unwrap_or(ddl.timeout()) + self.listen;
+        let wait = question.timeout.unwrap_or(ddl.timeout_of(action)) + self.listen;
         let sensitive = data.keys().filter(|name| action.is_sensitive(name));
         let sensitive = sensitive.filter(|_| !self.plain_secrets).cloned().collect();
         Ok(Call {
