@@ -5,7 +5,7 @@ TOOLS := $(CURDIR)/target/tools
 export PATH := $(TOOLS):$(HOME)/.cargo/bin:$(PATH)
 export CARGO_TERM_COLOR ?= never
 
-.PHONY: help demo test check fmt lint unit doc deny tools bench fuzz install clean
+.PHONY: help demo test check fmt lint unit doc deny tools puppet bench fuzz install clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -22,7 +22,7 @@ fmt: ## the code is formatted
 lint: ## no warnings, in any target
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-unit: tools ## every test, on a real nats-server
+unit: tools puppet ## every test, on a real nats-server
 	cargo build --locked --bin rpc --bin rpcd
 	cargo nextest run --workspace --locked
 	cargo test --workspace --doc --locked --quiet
@@ -36,6 +36,9 @@ deny: tools ## licences, sources and banned crates
 
 tools: ## fetch nats-server, cargo-nextest and cargo-deny if they are missing
 	@tools/fetch $(TOOLS)
+
+puppet: ## install Puppet beside us, if we are root and it is missing: the tests of parity ask it
+	@tools/fetch-puppet
 
 bench: tools ## a signed ping over 1,000 and 10,000 nodes beside its floors
 	cargo run --release --locked --package muster-tests --bin load -- bench

@@ -18,6 +18,7 @@ mod longrun;
 mod misbehaving;
 mod monitoring;
 mod moving;
+mod parity;
 mod policies;
 mod printed;
 mod resources;
