@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use muster_agent::config::{Config, DEFAULT_PATH, LogFormat};
-use muster_agent::{assemble, lifecycle};
+use muster_agent::{apply, assemble, lifecycle};
 use muster_host::sandbox::Plan;
 
 /// The daemon of a Muster node: answers signed requests.
@@ -35,6 +35,8 @@ struct Arguments {
 /// What the program is when it is not the daemon.
 #[derive(Debug, Subcommand)]
 enum Mode {
+    /// Apply a catalog to this machine, as Puppet would, and lose no notification
+    Apply(apply::Apply),
     /// Take on the limits of a plan, and become the program that it names; the daemon starts external agents so
     #[command(hide = true)]
     ExecSandboxed {
@@ -48,11 +50,13 @@ const NOT_STARTED: u8 = 126;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Some(Mode::ExecSandboxed { plan }) = &arguments.mode {
-        return become_program(plan);
-    }
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+    let done = match &arguments.mode {
+        Some(Mode::ExecSandboxed { plan }) => return become_program(plan),
+        Some(Mode::Apply(arguments)) => apply::apply(arguments),
+        None => run(&arguments).map(|()| ExitCode::SUCCESS),
+    };
+    match done {
+        Ok(code) => code,
         Err(error) => {
             report(&format!("rpcd: {error:#}"));
             ExitCode::FAILURE

@@ -9,8 +9,8 @@ use crate::error::EngineError;
 use crate::event::{Event, EventStatus};
 use crate::munge;
 use crate::plan::{Change, ChangeOutcome, Plan, State};
-use crate::resource::{Resource, Values};
-use crate::resource_type::{Cx, ResourceType};
+use crate::resource::{Resource, Value, Values};
+use crate::resource_type::{Cx, Generates, ResourceType, Siblings};
 use crate::schema::{RELATIONS, Schema};
 use crate::types;
 
@@ -78,6 +78,17 @@ impl Engine {
         known.check(resource)
     }
 
+    /// Judges a resource of a catalog before anything is touched: it may relate to others.
+    pub fn check_among_others(
+        &self,
+        type_name: &str,
+        title: &str,
+        words: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Resource, EngineError> {
+        let known = self.type_named(type_name)?;
+        known.check(munge::munge(known.schema(), title, words)?)
+    }
+
     /// A resource of which nothing is desired. The name is not judged: `*` stands for all in messages.
     pub fn named(&self, type_name: &str, title: &str) -> Result<Resource, EngineError> {
         Resource::named(self.type_named(type_name)?.schema(), title)
@@ -126,6 +137,94 @@ impl Engine {
         known.instances(&Cx::new(&*self.system, Cancel::default()))
     }
 
+    /// What types work with, on this engine's machine.
+    pub(crate) fn context(&self, cancel: Cancel) -> Cx<'_> {
+        Cx::new(&*self.system, cancel)
+    }
+
+    /// What would change, in a context that is kept.
+    pub(crate) fn plan_with(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Plan, EngineError> {
+        plan(self.type_named(&resource.type_name)?, cx, resource)
+    }
+
+    /// Makes one change of a plan.
+    pub(crate) fn make(
+        &self,
+        cx: &Cx<'_>,
+        plan: &Plan,
+        change: &Change,
+    ) -> Result<(), EngineError> {
+        make(self.type_named(&plan.resource.type_name)?, cx, plan, change)
+    }
+
+    /// Refreshes it.
+    pub(crate) fn refresh(&self, cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
+        self.type_named(&resource.type_name)?.refresh(cx, resource)
+    }
+
+    /// Whether a refresh means anything to it.
+    pub(crate) fn refreshes(&self, resource: &Resource) -> bool {
+        self.type_named(&resource.type_name)
+            .is_ok_and(ResourceType::refreshes)
+    }
+
+    /// Whether the change spares a refresh.
+    pub(crate) fn spares_refresh(&self, resource: &Resource, change: &Change) -> bool {
+        self.type_named(&resource.type_name)
+            .is_ok_and(|known| known.spares_refresh(change))
+    }
+
+    /// The name of the provider at work.
+    pub(crate) fn provider(&self, cx: &Cx<'_>, resource: &Resource) -> Option<String> {
+        let known = self.type_named(&resource.type_name).ok()?;
+        known.provider(cx, resource)
+    }
+
+    /// What comes first without being told to: types and names.
+    pub(crate) fn autorequires(
+        &self,
+        resource: &Resource,
+        siblings: &dyn Siblings,
+    ) -> Vec<(String, String)> {
+        let Ok(known) = self.type_named(&resource.type_name) else {
+            return Vec::new();
+        };
+        let wanted = known.autorequires(resource, siblings).into_iter();
+        wanted
+            .map(|(type_name, name)| (type_name.to_owned(), name))
+            .collect()
+    }
+
+    /// When it brings others with it.
+    pub(crate) fn generates(&self, resource: &Resource) -> Generates {
+        self.type_named(&resource.type_name)
+            .map_or(Generates::Never, |known| known.generates(resource))
+    }
+
+    /// What it brings with it.
+    pub(crate) fn generate(
+        &self,
+        cx: &Cx<'_>,
+        resource: &Resource,
+        siblings: &dyn Siblings,
+    ) -> Result<Vec<Resource>, EngineError> {
+        self.type_named(&resource.type_name)?
+            .generate(cx, resource, siblings)
+    }
+
+    /// The properties that are desired, without those that are secret.
+    pub(crate) fn managed<'r>(&self, resource: &'r Resource) -> Vec<(&'static str, &'r Value)> {
+        let Ok(known) = self.type_named(&resource.type_name) else {
+            return Vec::new();
+        };
+        known
+            .schema()
+            .properties()
+            .filter(|property| !property.sensitive)
+            .filter_map(|property| Some((property.name, resource.get(property.name)?)))
+            .collect()
+    }
+
     fn type_named(&self, name: &str) -> Result<&dyn ResourceType, EngineError> {
         let found = self
             .types
@@ -148,15 +247,7 @@ fn plan(known: &dyn ResourceType, cx: &Cx<'_>, resource: &Resource) -> Result<Pl
 /// One change after the other. A failed one does not keep the next from being made, as in Puppet; a cancel does.
 fn carry_out(known: &dyn ResourceType, cx: &Cx<'_>, plan: &Plan, outcome: &mut Outcome) {
     for change in &plan.changes {
-        let made = if cx.cancel.is_cancelled() {
-            Err(EngineError::failed(
-                &plan.resource,
-                "the request was cancelled before this change",
-            ))
-        } else {
-            known.apply(cx, plan, change)
-        };
-        match made {
+        match make(known, cx, plan, change) {
             Ok(()) => outcome
                 .events
                 .push(change.event(&outcome.resource, &ChangeOutcome::Made)),
@@ -169,4 +260,19 @@ fn carry_out(known: &dyn ResourceType, cx: &Cx<'_>, plan: &Plan, outcome: &mut O
             }
         }
     }
+}
+
+fn make(
+    known: &dyn ResourceType,
+    cx: &Cx<'_>,
+    plan: &Plan,
+    change: &Change,
+) -> Result<(), EngineError> {
+    if cx.cancel.is_cancelled() {
+        return Err(EngineError::failed(
+            &plan.resource,
+            "the request was cancelled before this change",
+        ));
+    }
+    known.apply(cx, plan, change)
 }

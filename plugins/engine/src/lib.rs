@@ -6,20 +6,32 @@
 //! - [`resource`]: what is desired. [`schema`]: what a type accepts. [`munge`]: words into values by a schema.
 //! - [`plan`]: what would change. [`event`]: what did.
 //! - [`types`]: one file per resource type. [`providers`]: the ways to the same end, behind a trait each.
-//! - [`engine`]: the door: check, plan, apply, find, search by type name.
+//! - [`engine`]: the door for one resource: check, plan, apply, find, search by type name.
+//! - [`catalog`]: many resources and how they relate. [`run`]: the door for a catalog. [`ledger`]: refreshes that are owed.
+//!   [`lint`]: what Puppet would lose. [`lock`]: one run at a time, Puppet's among them. [`report`]: what a run did. [`memory`]: what is remembered from run to run.
 
 #![warn(missing_docs)]
 
+pub mod catalog;
 pub mod engine;
 pub mod error;
 pub mod event;
+mod graph;
+pub mod ledger;
+pub mod lint;
+pub mod lock;
+pub mod memory;
 pub mod munge;
 pub mod plan;
 pub mod providers;
+mod redact;
+pub mod report;
 pub mod resource;
 pub mod resource_type;
+pub mod run;
 pub mod schema;
 pub mod types;
+mod world;
 
 pub use engine::Engine;
 pub use error::EngineError;

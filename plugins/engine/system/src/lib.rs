@@ -13,8 +13,10 @@ pub mod error;
 pub mod fake;
 pub mod file;
 mod path;
+pub mod pid_lock;
 pub mod process;
 pub mod real;
+pub mod state_dir;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,7 @@ pub use command::{Command, Output};
 pub use error::SystemError;
 pub use file::{Attributes, FileKind, Metadata};
 pub use process::{ProcessId, Signal, Spool};
+pub use state_dir::{Appender, StateDir};
 
 /// One machine. All paths are absolute and the node's own, without the `root` prefix.
 pub trait System: fmt::Debug + Send + Sync {

@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_millis(10);
 
 /// A held lock.
 #[derive(Debug)]
-pub(super) struct FileLock {
+pub(crate) struct FileLock {
     file: File,
 }
 
@@ -38,7 +38,7 @@ impl Drop for FileLock {
 }
 
 /// Takes the lock; `None` when somebody else kept it for all the `patience`.
-pub(super) fn acquire(host: &Path, patience: Duration) -> io::Result<Option<FileLock>> {
+pub(crate) fn acquire(host: &Path, patience: Duration) -> io::Result<Option<FileLock>> {
     let file = OpenOptions::new()
         .write(true)
         .create(true)

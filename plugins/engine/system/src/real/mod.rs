@@ -4,7 +4,7 @@
 //! guard against somebody who swaps directories for links in the root while a call is running.
 
 mod detached;
-mod lock;
+pub(crate) mod lock;
 mod process;
 mod room;
 

@@ -1,0 +1,227 @@
+//! `rpcd apply`: applies a catalog to this machine, without a daemon, a broker or a caller.
+//!
+//! What happens is told as it happens: in Puppet's words, or with `--jsonl` a line of JSON for each event. The engine does the work.
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use muster_engine::catalog::{self, Catalog};
+use muster_engine::lock::{RunLock, puppet_state};
+use muster_engine::report::{Level, Log, Report, RunEvent};
+use muster_engine::run::{self, RunOptions};
+use muster_engine::{Engine, lint};
+use muster_system::command::Cancel;
+use muster_system::real::RealSystem;
+use muster_system::{StateDir, System};
+
+/// Where the engine keeps its state when nothing is said.
+pub const STATE: &str = "/var/lib/muster/engine";
+
+/// What `rpcd apply` takes.
+#[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
+#[command(after_help = "\
+Examples:
+  rpcd apply site.toml --noop                   what would change, and nothing changed
+  rpcd apply catalog.json --detailed-exitcodes  Puppet's catalog, and Puppet's exit codes
+  puppet catalog compile NODE --render-as json | tail -n +2 | rpcd apply -
+
+Exit codes: 0 all is as described, 1 the run failed or a resource did. With --detailed-exitcodes: 0 nothing to do,
+1 the run itself failed, 2 something changed or a refresh is still owed, 4 a resource failed, 6 both.")]
+pub struct Apply {
+    /// A catalog: Puppet's JSON, a JSON list of resources, or TOML with [[resource]] tables; `-` reads standard input
+    file: PathBuf,
+    /// Say what would change, and change nothing
+    #[arg(long)]
+    noop: bool,
+    /// Apply it to the machine whose / is this directory
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Where the refresh ledger, schedules and reports are kept
+    #[arg(long, value_name = "DIR", default_value = STATE)]
+    state_dir: PathBuf,
+    /// Only resources with one of these tags
+    #[arg(long, value_name = "TAG", value_delimiter = ',')]
+    tags: Vec<String>,
+    /// No resources with one of these tags
+    #[arg(long, value_name = "TAG", value_delimiter = ',')]
+    skip_tags: Vec<String>,
+    /// Look at resources outside of their schedules too
+    #[arg(long)]
+    ignore_schedules: bool,
+    /// Write the report there too, as JSON in Puppet's structure
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Exit codes that tell changes and failures apart
+    #[arg(long)]
+    detailed_exitcodes: bool,
+    /// Only look for notifications that Puppet would lose, and stop; exit code 1 if there are any
+    #[arg(long)]
+    lint: bool,
+    /// A line of JSON for each event
+    #[arg(long)]
+    jsonl: bool,
+    /// Also say what Puppet says only with --verbose
+    #[arg(long)]
+    verbose: bool,
+    /// Wait so long for a run that goes on, ours or Puppet's, before giving up
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    wait: u64,
+    /// Puppet's state directory, for its locks; those of Puppet's packages when absent
+    #[arg(long, value_name = "DIR")]
+    puppet_state: Vec<PathBuf>,
+}
+
+/// Does it.
+pub fn apply(arguments: &Apply) -> anyhow::Result<ExitCode> {
+    let system: Arc<dyn System> = Arc::new(RealSystem::new(arguments.root.clone()));
+    let catalog = read(arguments)?;
+    let engine = Engine::new(Arc::clone(&system));
+    if arguments.lint {
+        return report_lint(&engine, &catalog);
+    }
+    let state = StateDir::open(&arguments.state_dir)?;
+    let puppets = if arguments.puppet_state.is_empty() {
+        puppet_state(system.root())
+    } else {
+        arguments.puppet_state.clone()
+    };
+    let _until_the_end = RunLock::take(&state, &puppets, Duration::from_secs(arguments.wait))?;
+    let options = RunOptions {
+        noop: arguments.noop,
+        tags: arguments.tags.clone(),
+        skip_tags: arguments.skip_tags.clone(),
+        ignore_schedules: arguments.ignore_schedules,
+        verbose: arguments.verbose,
+        run_id: uuid::Uuid::now_v7().to_string(),
+        cancel: Cancel::default(),
+    };
+    let mut voice = Voice::new(arguments.jsonl);
+    let report = run::apply(&engine, &catalog, &state, &options, &mut |event| {
+        voice.tell(event);
+    })?;
+    if let Some(path) = &arguments.report {
+        let json = serde_json::to_vec(&report)?;
+        std::fs::write(path, json)
+            .with_context(|| format!("cannot write the report {}", path.display()))?;
+    }
+    voice.end(&report);
+    Ok(exit_code(&report, arguments.detailed_exitcodes))
+}
+
+fn read(arguments: &Apply) -> anyhow::Result<Catalog> {
+    let path = arguments.file.display();
+    let mut bytes = Vec::new();
+    let from: Box<dyn Read> = if arguments.file.as_os_str() == "-" {
+        Box::new(io::stdin())
+    } else {
+        let file = std::fs::File::open(&arguments.file);
+        Box::new(file.with_context(|| format!("cannot read the catalog {path}"))?)
+    };
+    from.take(catalog::LIMIT + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read the catalog {path}"))?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > catalog::LIMIT {
+        bail!("the catalog {path} is larger than {} bytes", catalog::LIMIT);
+    }
+    let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
+    Catalog::parse(&bytes, &host.unwrap_or_default())
+        .with_context(|| format!("the catalog {path} cannot be applied"))
+}
+
+fn report_lint(engine: &Engine, catalog: &Catalog) -> anyhow::Result<ExitCode> {
+    let findings = lint::check(engine, catalog)?;
+    let mut out = io::stdout().lock();
+    for finding in &findings {
+        writeln!(out, "{finding}")?;
+    }
+    Ok(if findings.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn exit_code(report: &Report, detailed: bool) -> ExitCode {
+    let code = report.exit_code();
+    if detailed {
+        ExitCode::from(code)
+    } else if code == 1 || code & 4 != 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// Where the run is told: data on standard output.
+struct Voice {
+    jsonl: bool,
+    colour: bool,
+    out: io::Stdout,
+}
+
+impl Voice {
+    fn new(jsonl: bool) -> Self {
+        let out = io::stdout();
+        let colour =
+            out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self { jsonl, colour, out }
+    }
+
+    /// A reader that went away does not stop a run that is half done.
+    fn tell(&mut self, event: &RunEvent) {
+        if self.jsonl {
+            if let Ok(line) = serde_json::to_string(event) {
+                let _ = writeln!(self.out, "{line}");
+            }
+        } else if let RunEvent::Log(log) = event {
+            let _ = writeln!(self.out, "{}", self.line(log));
+        }
+    }
+
+    fn line(&self, log: &Log) -> String {
+        let (word, colour) = match log.level {
+            Level::Debug => ("Debug", ""),
+            Level::Info => ("Info", "32"),
+            Level::Notice => ("Notice", ""),
+            Level::Warning => ("Warning", "33"),
+            Level::Err => ("Error", "31"),
+            Level::Alert => ("Alert", "31"),
+            Level::Emerg => ("Emergency", "31"),
+            Level::Crit => ("Critical", "31"),
+        };
+        let text = if log.source == "Puppet" {
+            format!("{word}: {}", log.message)
+        } else {
+            format!("{word}: {}: {}", log.source, log.message)
+        };
+        if self.colour && !colour.is_empty() {
+            format!("\u{1b}[{colour}m{text}\u{1b}[0m")
+        } else {
+            text
+        }
+    }
+
+    /// What is still owed is the last thing that is said: it is why the machine is not as described.
+    fn end(&mut self, report: &Report) {
+        if self.jsonl {
+            return;
+        }
+        for debt in &report.pending_refreshes {
+            let reason = debt.reason.as_deref().unwrap_or("not yet known why");
+            let _ = writeln!(
+                self.out,
+                "Warning: {} is still owed a refresh by {}: {reason}",
+                debt.target, debt.source
+            );
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Puppet's own catalog, as a server sends it and `puppet catalog compile` prints it (`catalog_format` 1 and 2).
+//!
+//! Keys that nobody knows are told and kept out of the way; what cannot mean anything is refused, and nothing is guessed.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+
+use super::{Catalog, CatalogError, Entry, Reference, rich};
+
+#[derive(Deserialize)]
+struct Document {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    version: Json,
+    #[serde(default)]
+    environment: Option<String>,
+    catalog_uuid: Option<String>,
+    code_id: Option<String>,
+    #[serde(default)]
+    classes: Vec<String>,
+    resources: Vec<Item>,
+    #[serde(default)]
+    edges: Vec<Edge>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    #[serde(rename = "type")]
+    type_name: String,
+    title: String,
+    kind: Option<String>,
+    #[serde(default)]
+    tags: Vec<String>,
+    #[serde(default)]
+    exported: bool,
+    file: Option<String>,
+    line: Option<u64>,
+    #[serde(default)]
+    parameters: Map<String, Json>,
+    #[serde(default)]
+    sensitive_parameters: Vec<String>,
+    #[serde(flatten)]
+    rest: Map<String, Json>,
+}
+
+#[derive(Deserialize)]
+struct Edge {
+    source: String,
+    target: String,
+}
+
+/// Reads the document. Refuses duplicates, edges that lead nowhere, and containers that lie in themselves.
+pub fn parse(bytes: &[u8]) -> Result<Catalog, CatalogError> {
+    let document: Document =
+        serde_json::from_slice(bytes).map_err(|source| CatalogError::Malformed {
+            form: "JSON of Puppet's",
+            source: source.into(),
+        })?;
+    let mut catalog = Catalog {
+        name: document.name,
+        version: document.version,
+        environment: document
+            .environment
+            .unwrap_or_else(|| "production".to_owned()),
+        uuid: document.catalog_uuid,
+        code_id: document.code_id,
+        classes: document.classes,
+        entries: Vec::with_capacity(document.resources.len()),
+        warnings: Vec::new(),
+    };
+    let holders: BTreeSet<&str> = document
+        .edges
+        .iter()
+        .map(|edge| edge.source.as_str())
+        .collect();
+    let mut places = HashMap::new();
+    for item in document.resources {
+        let entry = entry(item, &holders, &mut catalog.warnings)?;
+        if places
+            .insert(entry.reference.clone(), catalog.entries.len())
+            .is_some()
+        {
+            return Err(CatalogError::Duplicate {
+                reference: entry.reference.to_string(),
+                at: None,
+            });
+        }
+        catalog.entries.push(entry);
+    }
+    contain(&mut catalog, &document.edges, &places)?;
+    Ok(catalog)
+}
+
+fn entry(
+    item: Item,
+    holders: &BTreeSet<&str>,
+    warnings: &mut Vec<String>,
+) -> Result<Entry, CatalogError> {
+    let written = format!("{}[{}]", item.type_name, item.title);
+    // The text is checked as a reference, too: another resource could never name it otherwise.
+    let reference: Reference = written.parse()?;
+    let is_class = matches!(reference.type_name.as_str(), "class" | "stage");
+    let is_container = match item.kind.as_deref() {
+        Some("class" | "defined_type") => true,
+        Some("compilable_type") => is_class,
+        // Without a kind, as in the first format, a define is known by what it holds.
+        Some("unknown") | None => {
+            is_class || reference.type_name.contains("::") || holders.contains(written.as_str())
+        }
+        Some(other) => {
+            return Err(CatalogError::Key {
+                place: written,
+                key: "kind".to_owned(),
+                problem: format!(
+                    "is `{other}`, must be compilable_type, class, defined_type or unknown"
+                ),
+            });
+        }
+    };
+    if let Some(key) = item.rest.keys().next() {
+        warnings.push(format!(
+            "{written}: the key `{key}` is not known and was ignored"
+        ));
+    }
+    let mut entry = Entry::new(reference, is_container);
+    item.tags.iter().for_each(|tag| entry.tag(tag));
+    (entry.file, entry.line, entry.is_virtual) = (item.file, item.line, item.exported);
+    entry.sensitive.extend(item.sensitive_parameters);
+    if is_container && entry.reference.type_name != "stage" {
+        // What a class or define was given has done its work when the catalog was made; only its order is left.
+        let relations = |name: &str| crate::schema::RELATIONS.contains(&name) || name == "alias";
+        entry.words = item
+            .parameters
+            .into_iter()
+            .filter(|(name, _)| relations(name))
+            .collect();
+        return Ok(entry);
+    }
+    for (name, value) in item.parameters {
+        let plain = rich::plain(&value).map_err(|problem| CatalogError::Unsupported {
+            resource: written.clone(),
+            name: name.clone(),
+            problem,
+        })?;
+        if plain.sensitive {
+            entry.sensitive.insert(name.clone());
+        }
+        if !plain.value.is_null() {
+            entry.words.insert(name, plain.value);
+        }
+    }
+    Ok(entry)
+}
+
+fn contain(
+    catalog: &mut Catalog,
+    edges: &[Edge],
+    places: &HashMap<Reference, usize>,
+) -> Result<(), CatalogError> {
+    for edge in edges {
+        let place = |text: &str, other: &str| {
+            let reference: Reference = text.parse()?;
+            let found = places.get(&reference).copied();
+            found.ok_or_else(|| CatalogError::Missing {
+                missing: text.to_owned(),
+                resource: other.to_owned(),
+            })
+        };
+        let source = place(&edge.source, &edge.target)?;
+        let target = place(&edge.target, &edge.source)?;
+        if let Some(holder) = catalog.entries.get_mut(source) {
+            holder.is_container = true;
+        }
+        if let Some(held) = catalog.entries.get_mut(target) {
+            held.container = Some(source);
+        }
+    }
+    for start in 0..catalog.entries.len() {
+        let mut seen = 0;
+        let mut next = catalog.entries.get(start).and_then(|entry| entry.container);
+        while let Some(container) = next {
+            seen += 1;
+            if container == start || seen > catalog.entries.len() {
+                let reference = catalog.entries.get(container).map(|entry| &entry.reference);
+                return Err(CatalogError::Key {
+                    place: reference.map(ToString::to_string).unwrap_or_default(),
+                    key: "edges".to_owned(),
+                    problem: "lead back to the container itself".to_owned(),
+                });
+            }
+            next = catalog
+                .entries
+                .get(container)
+                .and_then(|entry| entry.container);
+        }
+    }
+    Ok(())
+}

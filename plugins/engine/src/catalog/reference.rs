@@ -1,0 +1,117 @@
+//! `File[/etc/motd]`: how resources name each other.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::CatalogError;
+use crate::resource;
+
+/// A type and a title.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reference {
+    /// Lower case, such as `file` or `site::vhost`.
+    pub type_name: String,
+    /// As it was written; of classes in lower case.
+    pub title: String,
+}
+
+impl Reference {
+    /// From a type's name in any case, and a title. Names of classes mean the same in any case.
+    pub fn new(type_name: &str, title: &str) -> Self {
+        let type_name = type_name.to_lowercase();
+        let title = if type_name == "class" {
+            title.trim_start_matches("::").to_lowercase()
+        } else {
+            title.to_owned()
+        };
+        Self { type_name, title }
+    }
+
+    /// The name of a class as it is shown: `Site::Web`.
+    pub fn class_name(&self) -> String {
+        let reference = resource::reference(&self.title, "");
+        reference.trim_end_matches("[]").to_owned()
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.type_name == "class" && self.title != "main" {
+            return f.write_str(&resource::reference("class", &self.class_name()));
+        }
+        f.write_str(&resource::reference(&self.type_name, &self.title))
+    }
+}
+
+impl FromStr for Reference {
+    type Err = CatalogError;
+
+    /// Up to the first `[`, then up to the last `]`: a title may hold brackets itself.
+    fn from_str(text: &str) -> Result<Self, CatalogError> {
+        let wrong = || CatalogError::Reference {
+            text: text.chars().take(200).collect(),
+        };
+        let (type_name, rest) = text.split_once('[').ok_or_else(wrong)?;
+        let title = rest.strip_suffix(']').ok_or_else(wrong)?;
+        let proper = |segment: &str| {
+            segment.starts_with(|c: char| c.is_ascii_alphabetic())
+                && segment
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        if title.is_empty() || !type_name.split("::").all(proper) {
+            return Err(wrong());
+        }
+        Ok(Self::new(type_name, title))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Reference;
+
+    #[test]
+    fn titles_may_hold_brackets_quotes_and_newlines() {
+        for text in [
+            "File[/etc/motd]",
+            "Site::Vhost[x y]",
+            "Exec[odd] title[x 'q' \"d\" é\n nl]",
+            "Class[Site::Web]",
+            "Class[main]",
+            "Stage[main]",
+        ] {
+            let reference: Reference = text.parse().expect("a reference");
+            assert_eq!(reference.to_string(), text);
+        }
+        assert_eq!(
+            "class[site::web]".parse::<Reference>().ok(),
+            "Class[Site::Web]".parse().ok()
+        );
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in [
+            "",
+            "File",
+            "[x]",
+            "File[]",
+            "File[x",
+            "1le[x]",
+            "a b[x]",
+            "File::[x]",
+        ] {
+            assert!(text.parse::<Reference>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_title_comes_back(title in "\\PC{1,40}") {
+            let reference = Reference::new("File", &title);
+            prop_assert_eq!(reference.to_string().parse::<Reference>().ok(), Some(reference));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The ledger as bytes: a line for each thing that happened, each with a checksum.
+//!
+//! ```text
+//! 8 hexadecimal digits, CRC-32 of the rest | a space | JSON | newline
+//! ```
+//!
+//! A crash may leave a torn line at the end, and a disk may damage one: both are left out and told. A damaged line that paid a
+//! debt leaves it owed: a refresh too many is better than one too few.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Certainty, Debt};
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "lowercase")]
+pub enum Record {
+    /// A debt came to be, as it stands here.
+    Owed {
+        /// The debt.
+        debt: Debt,
+    },
+    /// Uncertain debts became certain.
+    Confirmed {
+        /// Their numbers.
+        ids: BTreeSet<u64>,
+    },
+    /// A refresh was begun.
+    Begun {
+        /// The debts that it is to pay.
+        ids: BTreeSet<u64>,
+    },
+    /// Debts could not be paid now.
+    Explained {
+        /// Their numbers.
+        ids: BTreeSet<u64>,
+        /// Why.
+        reason: String,
+    },
+    /// Debts were paid, or are none.
+    Settled {
+        /// Their numbers.
+        ids: BTreeSet<u64>,
+    },
+}
+
+impl Record {
+    /// The record as a line.
+    pub fn line(&self) -> Vec<u8> {
+        // A record is texts and numbers only; serialising it cannot fail.
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        let mut line = format!("{:08x} ", crc32fast::hash(&json)).into_bytes();
+        line.extend(json);
+        line.push(b'\n');
+        line
+    }
+
+    /// Reads one line, without its newline.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let (sum, json) = line.split_at_checked(8)?;
+        let json = json.strip_prefix(b" ")?;
+        let sum = u32::from_str_radix(std::str::from_utf8(sum).ok()?, 16).ok()?;
+        if sum != crc32fast::hash(json) {
+            return None;
+        }
+        serde_json::from_slice(json).ok()
+    }
+
+    /// Brings the debts up to date.
+    pub fn apply(self, debts: &mut BTreeMap<u64, Debt>) {
+        match self {
+            Self::Owed { debt } => {
+                debts.insert(debt.id, debt);
+            }
+            Self::Confirmed { ids } => each(debts, &ids, |debt| {
+                debt.certainty = Certainty::Pending;
+            }),
+            Self::Begun { ids } => each(debts, &ids, |debt| debt.attempts += 1),
+            Self::Explained { ids, reason } => each(debts, &ids, |debt| {
+                debt.reason = Some(reason.clone());
+            }),
+            Self::Settled { ids } => debts.retain(|id, _| !ids.contains(id)),
+        }
+    }
+}
+
+fn each(debts: &mut BTreeMap<u64, Debt>, ids: &BTreeSet<u64>, act: impl Fn(&mut Debt)) {
+    for id in ids {
+        if let Some(debt) = debts.get_mut(id) {
+            act(debt);
+        }
+    }
+}
+
+/// Every whole line of a journal, and what is wrong with the others.
+pub fn read(content: &[u8]) -> (Vec<Record>, Vec<String>) {
+    let mut records = Vec::new();
+    let mut warnings = Vec::new();
+    for (number, line) in (1..).zip(content.split_inclusive(|byte| *byte == b'\n')) {
+        let whole = line.strip_suffix(b"\n");
+        match whole.and_then(Record::parse) {
+            Some(record) => records.push(record),
+            None if whole.is_none() => {
+                warnings.push(format!(
+                    "line {number} of the refresh ledger was cut off by a crash"
+                ));
+            }
+            None => warnings.push(format!(
+                "line {number} of the refresh ledger is damaged and was left out"
+            )),
+        }
+    }
+    (records, warnings)
+}

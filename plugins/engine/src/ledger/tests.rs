@@ -1,0 +1,136 @@
+//! The ledger keeps every debt over any crash, and forgets none but the paid.
+
+use std::collections::BTreeMap;
+
+use muster_system::StateDir;
+use proptest::prelude::*;
+
+use super::journal::{self, Record};
+use super::{Certainty, Debt, FILE, Ledger};
+
+fn directory() -> (tempfile::TempDir, StateDir) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let state = StateDir::open(directory.path()).expect("a state directory");
+    (directory, state)
+}
+
+fn targets(names: &[&str]) -> Vec<(String, String)> {
+    let target = |name: &&str| ((*name).to_owned(), "definition".to_owned());
+    names.iter().map(target).collect()
+}
+
+#[test]
+fn a_debt_outlives_its_run_until_it_is_paid() {
+    let (_directory, state) = directory();
+    let mut ledger = Ledger::open(&state).expect("opens");
+    let intent = ledger
+        .intend(
+            "run-1",
+            "File[a]",
+            "plan",
+            100,
+            &targets(&["Exec[x]", "Exec[y]"]),
+        )
+        .expect("intends");
+    drop(ledger);
+    let mut ledger = Ledger::open(&state).expect("opens again");
+    let uncertain = ledger.uncertain_from("File[a]");
+    assert_eq!(
+        uncertain.len(),
+        2,
+        "the intent was on the disk before the change"
+    );
+    assert!(!ledger.owes("Exec[x]"));
+    ledger.made(&intent).expect("made");
+    drop(ledger);
+    let mut ledger = Ledger::open(&state).expect("opens");
+    assert!(ledger.owes("Exec[x]") && ledger.owes("Exec[y]"));
+    ledger.begin("Exec[x]").expect("begins");
+    ledger.paid("Exec[x]").expect("pays");
+    ledger.explain("Exec[y]", "noop").expect("explains");
+    drop(ledger);
+    let ledger = Ledger::open(&state).expect("opens");
+    let left: Vec<_> = ledger
+        .debts()
+        .map(|debt| (debt.target.as_str(), debt.reason.as_deref()))
+        .collect();
+    assert_eq!(left, [("Exec[y]", Some("noop"))]);
+}
+
+#[test]
+fn a_torn_or_damaged_line_is_told_and_never_pays_a_debt() {
+    let (_directory, state) = directory();
+    let mut ledger = Ledger::open(&state).expect("opens");
+    let intent = ledger
+        .intend("r", "File[a]", "p", 1, &targets(&["Exec[x]"]))
+        .expect("intends");
+    ledger.made(&intent).expect("made");
+    ledger.paid("Exec[x]").expect("pays");
+    let whole = state.read(FILE, 1 << 20).expect("reads").expect("is there");
+    let last = whole
+        .trim_ascii_end()
+        .rsplit(|byte| *byte == b'\n')
+        .next()
+        .expect("a line")
+        .len()
+        + 1;
+    for cut in 1..=last {
+        let torn = whole.get(..whole.len() - cut).expect("a prefix");
+        state.replace(FILE, torn).expect("writes");
+        let ledger = Ledger::open(&state).expect("opens");
+        assert!(ledger.owes("Exec[x]"), "{cut} bytes torn off");
+        assert_eq!(ledger.warnings().is_empty(), cut == last);
+    }
+}
+
+fn debt(id: u64) -> Debt {
+    Debt {
+        id,
+        run: "run".to_owned(),
+        source: format!("File[{id}]"),
+        target: format!("Exec[{}]", id % 3),
+        certainty: Certainty::Uncertain,
+        plan: "p".to_owned(),
+        target_definition: "d".to_owned(),
+        since: 7,
+        reason: None,
+        attempts: 0,
+    }
+}
+
+fn records() -> impl Strategy<Value = Vec<Record>> {
+    let ids = || prop::collection::btree_set(1_u64..6, 0..4);
+    let record = prop_oneof![
+        (1_u64..6).prop_map(|id| Record::Owed { debt: debt(id) }),
+        ids().prop_map(|ids| Record::Confirmed { ids }),
+        ids().prop_map(|ids| Record::Begun { ids }),
+        ids().prop_map(|ids| Record::Settled { ids }),
+        (ids(), "\\PC{0,10}").prop_map(|(ids, reason)| Record::Explained { ids, reason }),
+    ];
+    prop::collection::vec(record, 0..20)
+}
+
+proptest! {
+    /// Whatever happened, reading it back gives the same debts, and a crash at any byte gives those of some moment before.
+    #[test]
+    fn any_history_reads_back_as_it_was_at_some_moment(records in records(), cut in 0.0_f64..1.0) {
+        let content: Vec<u8> = records.iter().flat_map(Record::line).collect();
+        let (read, warnings) = journal::read(&content);
+        prop_assert_eq!(&read, &records);
+        prop_assert!(warnings.is_empty());
+        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "any place will do")]
+        let torn = content.get(..(content.len() as f64 * cut) as usize).expect("a prefix");
+        let (read, _) = journal::read(torn);
+        prop_assert!(records.starts_with(&read));
+        let mut debts = BTreeMap::new();
+        for record in read {
+            record.apply(&mut debts);
+        }
+        prop_assert!(debts.len() <= 5);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = journal::read(&bytes);
+    }
+}

@@ -1,0 +1,132 @@
+//! One run at a time on a machine, whoever starts it: ours by a lock in the state directory, Puppet's by Puppet's own.
+//!
+//! Puppet's lock is taken in every place where a Puppet of this machine would keep its own, so that it leaves us alone as we leave
+//! it alone. Whoever disabled Puppet's agent disabled our runs of catalogs as well, with the same reason.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use muster_system::pid_lock::PidLock;
+use muster_system::{Lock, StateDir, SystemError};
+
+/// Where Puppet's own packages keep its state, and where those of Debian and its kin do. The node's own paths.
+pub const PUPPET_STATE: [&str; 2] = [
+    "/opt/puppetlabs/puppet/cache/state",
+    "/var/cache/puppet/state",
+];
+
+const RUN: &str = "run.lock";
+const PUPPET_RUN: &str = "agent_catalog_run.lock";
+const PUPPET_DISABLED: &str = "agent_disabled.lock";
+/// How often a lock that is held is looked at. There is no call that waits for a file to go away.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Longest disable lock that is read, in bytes.
+const LIMIT: u64 = 64 * 1024;
+
+/// Why no run may begin now.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another run of ours goes on.
+    #[error("another run is in progress ({})", path.display())]
+    Running {
+        /// Its lock.
+        path: PathBuf,
+    },
+    /// Puppet applies a catalog.
+    #[error("Puppet is applying a catalog (process {pid}, {})", path.display())]
+    Puppet {
+        /// Its process.
+        pid: u32,
+        /// Its lock.
+        path: PathBuf,
+    },
+    /// An administrator does not want runs.
+    #[error("runs are administratively disabled (Reason: '{reason}')")]
+    Disabled {
+        /// In the administrator's words.
+        reason: String,
+    },
+    /// A lock cannot be used.
+    #[error("a lock cannot be taken")]
+    System(#[from] SystemError),
+}
+
+/// The right to run, until it is dropped.
+pub struct RunLock {
+    _own: Box<dyn Lock>,
+    _puppets: Vec<PidLock>,
+}
+
+impl fmt::Debug for RunLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunLock").finish_non_exhaustive()
+    }
+}
+
+impl RunLock {
+    /// Takes every lock, waiting as long as that for those that are held. `puppet_state` are Puppet's state directories, on the
+    /// host; those that do not exist are left alone.
+    pub fn take(
+        state: &StateDir,
+        puppet_state: &[PathBuf],
+        patience: Duration,
+    ) -> Result<Self, LockError> {
+        let until = Instant::now() + patience;
+        let own = state.lock(RUN, patience).map_err(|error| match error {
+            SystemError::Locked { path, .. } => LockError::Running { path },
+            other => LockError::System(other),
+        })?;
+        let mut puppets = Vec::new();
+        for directory in puppet_state.iter().filter(|directory| directory.is_dir()) {
+            refuse_disabled(directory)?;
+            puppets.push(take_puppets(&directory.join(PUPPET_RUN), until)?);
+        }
+        Ok(Self {
+            _own: own,
+            _puppets: puppets,
+        })
+    }
+}
+
+/// Puppet's state directories of a machine whose `/` is there.
+pub fn puppet_state(root: &Path) -> Vec<PathBuf> {
+    let inside = |path: &&str| root.join(path.trim_start_matches('/'));
+    PUPPET_STATE.iter().map(inside).collect()
+}
+
+fn take_puppets(path: &Path, until: Instant) -> Result<PidLock, LockError> {
+    let (_never_said, pause) = std::sync::mpsc::channel::<()>();
+    loop {
+        match PidLock::take(path)? {
+            Ok(lock) => return Ok(lock),
+            Err(pid) if Instant::now() >= until => {
+                return Err(LockError::Puppet {
+                    pid,
+                    path: path.to_owned(),
+                });
+            }
+            Err(_) => {
+                // Nobody ever says anything: a wait with a limit.
+                let _ = pause.recv_timeout(INTERVAL);
+            }
+        }
+    }
+}
+
+/// The file alone disables, whatever is in it.
+fn refuse_disabled(directory: &Path) -> Result<(), LockError> {
+    let state = StateDir::open(directory)?;
+    if !state.contains(PUPPET_DISABLED) {
+        return Ok(());
+    }
+    let content = state.read(PUPPET_DISABLED, LIMIT).ok().flatten();
+    let content = content.unwrap_or_default();
+    let document: serde_json::Value = serde_json::from_slice(&content).unwrap_or_default();
+    let reason = document
+        .get("disabled_message")
+        .and_then(|reason| reason.as_str());
+    Err(LockError::Disabled {
+        reason: reason.unwrap_or("reason not specified").to_owned(),
+    })
+}

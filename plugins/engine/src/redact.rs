@@ -1,0 +1,52 @@
+//! Keeps the values that a catalog calls sensitive out of everything that is said about a resource.
+
+use std::collections::BTreeSet;
+
+use crate::plan::{Plan, REDACTED};
+use crate::resource::{Resource, Value};
+
+/// The secrets of one resource.
+#[derive(Default)]
+pub(crate) struct Redactor {
+    secrets: Vec<String>,
+    /// Too short to be looked for inside other texts.
+    short: Vec<String>,
+}
+
+impl Redactor {
+    /// The values of those names. A secret of one or two letters would blacken half of every message: it only hides as a whole.
+    pub(crate) fn new(resource: &Resource, sensitive: &BTreeSet<String>) -> Self {
+        let mut secrets: Vec<String> = Vec::new();
+        for name in sensitive {
+            match resource.get(name) {
+                Some(Value::Text(text)) => secrets.push(text.clone()),
+                Some(Value::List(texts)) => secrets.extend(texts.iter().cloned()),
+                _ => {}
+            }
+        }
+        let (mut secrets, short): (Vec<_>, Vec<_>) =
+            secrets.into_iter().partition(|secret| secret.len() > 2);
+        // The longest first, so that one that holds another goes as a whole.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Self { secrets, short }
+    }
+
+    /// The text without the secrets.
+    pub(crate) fn text(&self, text: &str) -> String {
+        if self.short.iter().any(|secret| secret == text) {
+            return REDACTED.to_owned();
+        }
+        let hide = |text: String, secret: &String| text.replace(secret.as_str(), REDACTED);
+        self.secrets.iter().fold(text.to_owned(), hide)
+    }
+
+    /// Marks the changes of sensitive properties, as if their type had said so.
+    pub(crate) fn mark(plan: &mut Plan, sensitive: &BTreeSet<String>) {
+        for change in &mut plan.changes {
+            if sensitive.contains(&change.property) && !change.sensitive {
+                change.sensitive = true;
+                change.message = format!("changed {REDACTED} to {REDACTED}");
+            }
+        }
+    }
+}

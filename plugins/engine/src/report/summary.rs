@@ -1,0 +1,51 @@
+//! `last_run_summary.yaml`, in Puppet's layout: what monitoring plugins read.
+
+use std::fmt::Write as _;
+
+use serde_json::Value as Json;
+
+use super::{Report, VERSION};
+
+/// The file's text. `last_run` is in seconds since the epoch.
+pub fn yaml(report: &Report, last_run: i64) -> String {
+    let mut text = "---\nversion:\n".to_owned();
+    // Writing to a text cannot fail.
+    let _ = writeln!(text, "  config: {}", scalar(&report.configuration_version));
+    let _ = writeln!(text, "  puppet: {VERSION}");
+    let environment = scalar(&Json::from(report.environment.as_str()));
+    let _ = writeln!(
+        text,
+        "application:\n  run_mode: agent\n  initial_environment: {environment}\n  converged_environment: {environment}"
+    );
+    for metric in report.metrics.all() {
+        let _ = writeln!(text, "{}:", metric.name);
+        let mut values: Vec<_> = metric.values.iter().collect();
+        values.sort_by(|one, other| one.0.cmp(&other.0));
+        for (name, _, value) in values {
+            let _ = writeln!(text, "  {name}: {value}");
+        }
+        if metric.name == "time" {
+            let _ = writeln!(text, "  last_run: {last_run}");
+        }
+    }
+    let _ = writeln!(
+        text,
+        "pending_refreshes:\n  total: {}",
+        report.pending_refreshes.len()
+    );
+    text
+}
+
+/// A number as it is; a text in quotes, which YAML reads as JSON does.
+fn scalar(value: &Json) -> String {
+    match value {
+        Json::String(text)
+            if text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+                && text.starts_with(|c: char| c.is_ascii_alphabetic()) =>
+        {
+            text.clone()
+        }
+        Json::Null => "''".to_owned(),
+        other => other.to_string(),
+    }
+}

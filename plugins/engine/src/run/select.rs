@@ -1,0 +1,115 @@
+//! Who is skipped in a run, and why.
+
+use std::collections::BTreeSet;
+
+use super::Run;
+use crate::graph::{NodeId, cycle};
+use crate::report::Level;
+use crate::world::MemberId;
+
+/// Why a node is not seen to. In the order in which Puppet asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Skip {
+    /// It has a tag that is to be skipped.
+    TagUnwanted,
+    /// It has none of the tags that are asked for.
+    TagMissing,
+    /// Something that it depends on failed.
+    Dependency,
+    /// It is for other machines.
+    Virtual,
+    /// The run was told to stop.
+    Cancelled,
+}
+
+impl Skip {
+    /// For the ledger: why what is owed could not be paid.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::TagUnwanted => "it has a tag that the run skips",
+            Self::TagMissing => "the run asks for other tags",
+            Self::Dependency => "something that it depends on failed",
+            Self::Virtual => "it is exported, not for this machine",
+            Self::Cancelled => "the run was stopped",
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Whether tags let a node through.
+    pub(super) fn skip_by_tags(&self, tags: &[String]) -> Option<Skip> {
+        let has = |wanted: &String| tags.contains(&wanted.to_lowercase());
+        if self.options.skip_tags.iter().any(has) {
+            Some(Skip::TagUnwanted)
+        } else if !self.options.tags.is_empty() && !self.options.tags.iter().any(has) {
+            Some(Skip::TagMissing)
+        } else {
+            None
+        }
+    }
+
+    /// Whether a resource is skipped; says so aloud where Puppet does.
+    pub(super) fn skip(&mut self, node: NodeId, member: MemberId) -> Option<Skip> {
+        if self.cx.cancel.is_cancelled() {
+            return Some(Skip::Cancelled);
+        }
+        let (tags, is_virtual) = {
+            let known = self.world.get(member)?;
+            (known.tags.clone(), known.is_virtual)
+        };
+        if let Some(skip) = self.skip_by_tags(&tags) {
+            return Some(skip);
+        }
+        if self.depends_on_failure(node) {
+            self.tell_failures(node, member);
+            self.say_of(
+                member,
+                None,
+                Level::Warning,
+                "Skipping because of failed dependencies",
+            );
+            return Some(Skip::Dependency);
+        }
+        is_virtual.then_some(Skip::Virtual)
+    }
+
+    /// Everything that failed and that the node depends on: what its direct dependencies are, and what those know of.
+    pub(super) fn propagate_failures(&mut self, node: NodeId) {
+        let mut failed = BTreeSet::new();
+        for before in self.built.graph.before(node) {
+            if let Some(note) = self.notes.get(before) {
+                failed.extend(&note.failed_dependencies);
+                if note.failed || note.failed_to_restart {
+                    failed.insert(before);
+                }
+            }
+        }
+        if let Some(note) = self.notes.get_mut(node) {
+            note.failed_dependencies = failed;
+        }
+    }
+
+    pub(super) fn depends_on_failure(&self, node: NodeId) -> bool {
+        self.notes
+            .get(node)
+            .is_some_and(|note| !note.failed_dependencies.is_empty())
+    }
+
+    /// Names each failed resource once in a run.
+    fn tell_failures(&mut self, node: NodeId, member: MemberId) {
+        let failed = self
+            .notes
+            .get(node)
+            .map(|note| note.failed_dependencies.clone())
+            .unwrap_or_default();
+        for dependency in failed {
+            if self.told_failures.insert(dependency) {
+                let name = cycle::name(&self.built.graph, &self.world, dependency);
+                // Puppet says `false` of what only failed to refresh.
+                let is_failed = self.notes.get(dependency).is_some_and(|note| note.failed);
+                let message = format!("Dependency {name} has failures: {is_failed}");
+                self.say_of(member, None, Level::Notice, &message);
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! A catalog after its types have judged it: who is a member, who contains whom, and who is meant by a reference.
+//!
+//! Building a world touches nothing but what types that bring others with them must look at. Whatever is wrong with any resource
+//! refuses the whole catalog, as Puppet does: half a configuration is none.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::catalog::{Catalog, CatalogError, Entry, Reference};
+use crate::engine::Engine;
+use crate::resource::Resource;
+use crate::resource_type::Siblings;
+
+/// The index of a member.
+pub(crate) type MemberId = usize;
+
+/// A resource or container of the catalog, and what the run must know of it.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// How it is named.
+    pub(crate) reference: Reference,
+    /// The judged resource; `None` for what only holds others.
+    pub(crate) resource: Option<Resource>,
+    /// Its container.
+    pub(crate) container: Option<MemberId>,
+    /// Words by which it can be selected.
+    pub(crate) tags: Vec<String>,
+    /// In which file it was written.
+    pub(crate) file: Option<String>,
+    /// In which line.
+    pub(crate) line: Option<u64>,
+    /// Names of values that are never shown.
+    pub(crate) sensitive: BTreeSet<String>,
+    /// Exported for other machines.
+    pub(crate) is_virtual: bool,
+    /// The names of its containers, outermost first, and its own.
+    pub(crate) path: Vec<String>,
+    /// What it relates to, by the names of its metaparameters.
+    pub(crate) relations: Vec<Relation>,
+}
+
+impl Member {
+    /// `/Stage[main]/Main/File[/etc/motd]`.
+    pub(crate) fn source(&self) -> String {
+        format!("/{}", self.path.join("/"))
+    }
+}
+
+/// A relationship that was written down.
+#[derive(Debug, Clone)]
+pub(crate) struct Relation {
+    /// The other one.
+    pub(crate) other: Reference,
+    /// Whether the other one comes first.
+    pub(crate) other_first: bool,
+    /// Whether a change of the first refreshes the second.
+    pub(crate) refresh: bool,
+}
+
+/// All members.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    members: Vec<Member>,
+    /// By reference, and by name and alias.
+    names: HashMap<Reference, MemberId>,
+    /// The order in which they were written, generated ones beside those that brought them.
+    order: Vec<MemberId>,
+}
+
+impl World {
+    /// Judges every resource of the catalog.
+    pub(crate) fn new(engine: &Engine, catalog: &Catalog) -> Result<Self, CatalogError> {
+        let mut world = Self::default();
+        for (index, entry) in catalog.entries.iter().enumerate() {
+            let member = Member {
+                path: catalog.containment_path(index),
+                ..member(engine, entry)?
+            };
+            world.admit(member, entry)?;
+        }
+        for member in &world.members {
+            for relation in &member.relations {
+                if world.place(&relation.other).is_none() {
+                    return Err(CatalogError::Missing {
+                        missing: relation.other.to_string(),
+                        resource: member.reference.to_string(),
+                    });
+                }
+            }
+        }
+        Ok(world)
+    }
+
+    fn admit(&mut self, member: Member, entry: &Entry) -> Result<(), CatalogError> {
+        let id = self.members.len();
+        let mut names = vec![member.reference.title.clone()];
+        names.extend(words(entry.words.get("alias")));
+        // The same command may be run by two resources; whatever else has one name is one thing.
+        if let Some(resource) = member.resource.as_ref().filter(|_| is_isomorphic(&member)) {
+            names.push(resource.name.clone());
+        }
+        for name in names {
+            let reference = Reference::new(&member.reference.type_name, &name);
+            match self.names.get(&reference) {
+                Some(other) if *other != id => {
+                    return Err(CatalogError::Duplicate {
+                        reference: reference.to_string(),
+                        at: self
+                            .members
+                            .get(*other)
+                            .map(|other| format!("{} and {}", other.reference, member.reference)),
+                    });
+                }
+                _ => {
+                    self.names.insert(reference, id);
+                }
+            }
+        }
+        self.order.push(id);
+        self.members.push(member);
+        Ok(())
+    }
+
+    /// One member.
+    pub(crate) fn get(&self, id: MemberId) -> Option<&Member> {
+        self.members.get(id)
+    }
+
+    /// Who is meant.
+    pub(crate) fn place(&self, reference: &Reference) -> Option<MemberId> {
+        if let Some(id) = self.names.get(reference) {
+            return Some(*id);
+        }
+        // `File[/x/]` is `File[/x]`.
+        let path = (reference.type_name == "file")
+            .then(|| crate::munge::path(&reference.title))
+            .flatten()?;
+        self.names.get(&Reference::new("file", &path)).copied()
+    }
+
+    /// Everybody, in the order of the catalog.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = (MemberId, &Member)> {
+        self.order
+            .iter()
+            .filter_map(|id| Some((*id, self.members.get(*id)?)))
+    }
+
+    /// Adds a relationship.
+    pub(crate) fn relate(&mut self, id: MemberId, relation: Relation) {
+        if let Some(member) = self.members.get_mut(id) {
+            member.relations.push(relation);
+        }
+    }
+
+    /// Takes in a resource that another one brought, right after or before it; `None` when it is there already.
+    pub(crate) fn add_generated(
+        &mut self,
+        parent: MemberId,
+        resource: Resource,
+        first: bool,
+    ) -> Option<MemberId> {
+        let reference = Reference::new(&resource.type_name, &resource.title);
+        let name = Reference::new(&resource.type_name, &resource.name);
+        if self.place(&reference).is_some() || self.place(&name).is_some() {
+            return None;
+        }
+        let bringer = self.members.get(parent)?;
+        let mut path = bringer.path.clone();
+        path.pop();
+        path.push(resource.reference());
+        let mut tags = vec![resource.type_name.clone()];
+        tags.extend(
+            bringer
+                .tags
+                .iter()
+                .filter(|tag| **tag != resource.type_name)
+                .cloned(),
+        );
+        let member = Member {
+            reference: reference.clone(),
+            container: bringer.container,
+            tags,
+            file: bringer.file.clone(),
+            line: bringer.line,
+            sensitive: BTreeSet::new(),
+            is_virtual: false,
+            path,
+            relations: Vec::new(),
+            resource: Some(resource),
+        };
+        let id = self.members.len();
+        self.members.push(member);
+        self.names.insert(reference, id);
+        self.names.insert(name, id);
+        let at = self.order.iter().position(|known| *known == parent);
+        let at = at.map_or(self.order.len(), |at| if first { at } else { at + 1 });
+        self.order.insert(at, id);
+        Some(id)
+    }
+}
+
+impl Siblings for World {
+    fn find(&self, type_name: &str, name: &str) -> Option<&Resource> {
+        let id = self.place(&Reference::new(type_name, name))?;
+        self.get(id)?.resource.as_ref()
+    }
+
+    fn of_type(&self, type_name: &str) -> Vec<&Resource> {
+        self.in_order()
+            .filter(|(_, member)| member.reference.type_name == type_name)
+            .filter_map(|(_, member)| member.resource.as_ref())
+            .collect()
+    }
+}
+
+/// Whether its name stands for one thing on the machine.
+fn is_isomorphic(member: &Member) -> bool {
+    !matches!(member.reference.type_name.as_str(), "exec" | "notify")
+}
+
+fn member(engine: &Engine, entry: &Entry) -> Result<Member, CatalogError> {
+    let resource = if entry.is_container {
+        None
+    } else {
+        let Reference { type_name, title } = &entry.reference;
+        Some(engine.check_among_others(type_name, title, &entry.words)?)
+    };
+    Ok(Member {
+        reference: entry.reference.clone(),
+        resource,
+        container: entry.container,
+        tags: entry.tags.clone(),
+        file: entry.file.clone(),
+        line: entry.line,
+        sensitive: entry.sensitive.clone(),
+        is_virtual: entry.is_virtual,
+        path: Vec::new(),
+        relations: relations(entry)?,
+    })
+}
+
+fn relations(entry: &Entry) -> Result<Vec<Relation>, CatalogError> {
+    let kinds = [
+        ("before", false, false),
+        ("notify", false, true),
+        ("require", true, false),
+        ("subscribe", true, true),
+    ];
+    let mut relations = Vec::new();
+    for (name, other_first, refresh) in kinds {
+        for word in words(entry.words.get(name)) {
+            relations.push(Relation {
+                other: word.parse()?,
+                other_first,
+                refresh,
+            });
+        }
+    }
+    Ok(relations)
+}
+
+/// One text, or a list of them.
+fn words(value: Option<&serde_json::Value>) -> Vec<String> {
+    match value {
+        Some(serde_json::Value::String(word)) => vec![word.clone()],
+        Some(serde_json::Value::Array(values)) => {
+            values.iter().flat_map(|value| words(Some(value))).collect()
+        }
+        _ => Vec::new(),
+    }
+}

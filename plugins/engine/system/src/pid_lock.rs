@@ -1,0 +1,160 @@
+//! Puppet's lock of a run: a file that holds a process number, and that stands for as long as the process is what it says.
+//!
+//! Puppet takes the lock away from a process that is gone, or that is not called like itself (`puppet`, `...puppet`, `puppet-...`,
+//! or a Ruby that runs Puppet). So while we hold it, our process is called `rpcd-puppet`.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::SystemError;
+
+/// What this process is called while it holds the lock.
+const NAME: &str = "rpcd-puppet";
+/// The longest lock file that is read, in bytes; a longer one is garbage.
+const LIMIT: u64 = 64;
+
+/// A held lock; released when dropped.
+#[derive(Debug)]
+pub struct PidLock {
+    path: PathBuf,
+    /// What the process was called before.
+    name: Option<String>,
+}
+
+impl PidLock {
+    /// Takes the lock, or says which process holds it. The directory must exist; the path is the host's own.
+    pub fn take(path: &Path) -> Result<Result<Self, u32>, SystemError> {
+        // Named first: from the moment on in which the file is there, whoever looks must respect it.
+        let name = rename_process(NAME);
+        let mut lock = Self {
+            path: path.to_owned(),
+            name,
+        };
+        // A stale lock is removed and taken at once; whoever is quicker has it.
+        for _ in 0..3 {
+            match create(path) {
+                Ok(()) => return Ok(Ok(lock)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(source) => {
+                    lock.abandon();
+                    return Err(file_error("lock", path, source));
+                }
+            }
+            if let Some(pid) = holder(path) {
+                lock.abandon();
+                return Ok(Err(pid));
+            }
+            if let Err(source) = fs::remove_file(path)
+                && source.kind() != io::ErrorKind::NotFound
+            {
+                lock.abandon();
+                return Err(file_error("remove", path, source));
+            }
+        }
+        lock.abandon();
+        Ok(Err(holder(path).unwrap_or_default()))
+    }
+
+    /// Lets the file alone: it is somebody else's.
+    fn abandon(&mut self) {
+        self.path = PathBuf::new();
+    }
+}
+
+impl Drop for PidLock {
+    fn drop(&mut self) {
+        if read_pid(&self.path) == Some(std::process::id()) {
+            // Nothing to do if it fails: the process number will be stale soon.
+            let _ = fs::remove_file(&self.path);
+        }
+        if let Some(name) = &self.name {
+            rename_process(name);
+        }
+    }
+}
+
+/// The process that holds the lock, by Puppet's own test; `None` when it is free or stale.
+pub fn holder(path: &Path) -> Option<u32> {
+    read_pid(path).filter(|pid| is_puppet(*pid))
+}
+
+fn create(path: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(path)?;
+    file.write_all(std::process::id().to_string().as_bytes())
+}
+
+fn read_pid(path: &Path) -> Option<u32> {
+    let size = fs::metadata(path).ok()?.len();
+    if size > LIMIT {
+        return None;
+    }
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn is_puppet(pid: u32) -> bool {
+    let text = |file: &str| {
+        let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let name = text("comm");
+    let name = name.trim();
+    let called = name.ends_with("puppet") || name.contains("puppet-");
+    called || (name.contains("ruby") && text("cmdline").contains("puppet"))
+}
+
+/// Names the process, that is, its first thread, and says what it was called before.
+fn rename_process(name: &str) -> Option<String> {
+    let path = format!("/proc/self/task/{}/comm", std::process::id());
+    let before = fs::read_to_string(&path).ok()?;
+    fs::write(&path, name).ok()?;
+    Some(before.trim().to_owned())
+}
+
+fn file_error(verb: &'static str, path: &Path, source: io::Error) -> SystemError {
+    SystemError::File {
+        verb,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{PidLock, holder};
+
+    #[test]
+    fn stale_locks_are_taken_and_live_ones_respected() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("agent_catalog_run.lock");
+        let before = fs::read_to_string(format!("/proc/self/task/{}/comm", std::process::id()));
+        for stale in ["", "garbage", "999999999", "1"] {
+            fs::write(&path, stale).expect("writes");
+            let lock = PidLock::take(&path)
+                .expect("tries")
+                .expect("takes the stale lock");
+            assert_eq!(
+                fs::read_to_string(&path).expect("reads"),
+                std::process::id().to_string()
+            );
+            assert_eq!(holder(&path), Some(std::process::id()), "{stale}");
+            let other = PidLock::take(&path).expect("tries");
+            assert_eq!(
+                other.err(),
+                Some(std::process::id()),
+                "held by a process that is called like Puppet"
+            );
+            drop(lock);
+            assert!(!path.exists());
+        }
+        let after = fs::read_to_string(format!("/proc/self/task/{}/comm", std::process::id()));
+        assert_eq!(before.ok(), after.ok());
+    }
+}

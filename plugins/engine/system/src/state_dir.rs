@@ -1,0 +1,144 @@
+//! A directory on the host in which the engine keeps what must outlive it: whole files, and files that only grow.
+//!
+//! The paths here are the host's own, not the node's: a node that lives below a root keeps its state beside it. The directory is
+//! for us alone (0700, files 0600), because what resources contain may be secret.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::Lock;
+use crate::error::SystemError;
+use crate::real::lock;
+
+/// An open state directory.
+#[derive(Debug, Clone)]
+pub struct StateDir {
+    path: PathBuf,
+}
+
+impl StateDir {
+    /// Opens the directory, creating it and its parents if need be.
+    pub fn open(path: &Path) -> Result<Self, SystemError> {
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        created.map_err(file_error("create", path))?;
+        Ok(Self {
+            path: path.to_owned(),
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The whole content of a file; `None` when there is none. Refused when larger than `limit` bytes.
+    pub fn read(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>, SystemError> {
+        let path = self.path.join(name);
+        let failing = || file_error("read", &path);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failing()(error)),
+        };
+        let size = file.metadata().map_err(failing())?.len();
+        if size > limit {
+            return Err(SystemError::TooLarge { path, size, limit });
+        }
+        let mut content = Vec::new();
+        file.take(limit.saturating_add(1))
+            .read_to_end(&mut content)
+            .map_err(failing())?;
+        Ok(Some(content))
+    }
+
+    /// Replaces a file as a whole, so that a crash leaves the old one or the new one.
+    pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), SystemError> {
+        let path = self.path.join(name);
+        let write = || {
+            let parent = path.parent().unwrap_or(&self.path);
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(parent)?;
+            let mut new = tempfile::NamedTempFile::new_in(parent)?;
+            new.write_all(content)?;
+            new.as_file().sync_all()?;
+            new.persist(&path).map_err(|error| error.error)?;
+            File::open(parent)?.sync_all()
+        };
+        write().map_err(file_error("write", &path))
+    }
+
+    /// A file that only grows, from the given length on: what lies behind it is cut off.
+    pub fn appender(&self, name: &str, length: u64) -> Result<Appender, SystemError> {
+        let path = self.path.join(name);
+        let open = || {
+            let file = OpenOptions::new()
+                .append(true)
+                .create(true)
+                .mode(0o600)
+                .open(&path)?;
+            if file.metadata()?.len() != length {
+                file.set_len(length)?;
+            }
+            File::open(&self.path)?.sync_all()?;
+            Ok(file)
+        };
+        let file = open().map_err(file_error("open", &path))?;
+        Ok(Appender { file, path })
+    }
+
+    /// Removes a file. Nothing there is no error.
+    pub fn remove(&self, name: &str) -> Result<(), SystemError> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(file_error("remove", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a file of that name is there.
+    pub fn contains(&self, name: &str) -> bool {
+        self.path.join(name).exists()
+    }
+
+    /// Holds an exclusive lock until the guard is dropped. Waits `patience` at most.
+    pub fn lock(&self, name: &str, patience: Duration) -> Result<Box<dyn Lock>, SystemError> {
+        let path = self.path.join(name);
+        match lock::acquire(&path, patience).map_err(file_error("lock", &path))? {
+            Some(lock) => Ok(Box::new(lock)),
+            None => Err(SystemError::Locked { path, patience }),
+        }
+    }
+}
+
+/// A file that only grows.
+#[derive(Debug)]
+pub struct Appender {
+    file: File,
+    path: PathBuf,
+}
+
+impl Appender {
+    /// Adds bytes at the end in one write, so that of two lines none ends up inside the other.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), SystemError> {
+        let written = self.file.write_all(bytes);
+        written.map_err(file_error("append to", &self.path))
+    }
+
+    /// Returns when everything that was added is on the disk.
+    pub fn sync(&mut self) -> Result<(), SystemError> {
+        let synced = self.file.sync_data();
+        synced.map_err(file_error("sync", &self.path))
+    }
+}
+
+fn file_error(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SystemError {
+    let path = path.to_owned();
+    move |source| SystemError::File { verb, path, source }
+}
