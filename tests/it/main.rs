@@ -21,6 +21,7 @@ mod moving;
 mod parity;
 mod policies;
 mod printed;
+mod refreshes;
 mod resources;
 mod rollouts;
 mod sealed;
