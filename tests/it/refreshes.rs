@@ -227,7 +227,7 @@ fn ledger(state: &Path) -> String {
 }
 
 fn await_file(path: &Path) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_mins(1);
     while !path.exists() {
         assert!(Instant::now() < until, "{} did not come", path.display());
         std::thread::yield_now();
