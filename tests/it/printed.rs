@@ -391,3 +391,35 @@ async fn filtered_replies_are_the_nodes_of_the_next_command() {
     let senders: Vec<&Value> = replies.iter().map(|reply| &reply["sender"]).collect();
     assert_eq!(senders, ["bad"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn templates_are_filled_in_for_nodes_and_their_inventories() {
+    let world = World::new(&["good", "bad"]).await;
+    let printed = async |arguments: &[&str]| {
+        let output = world.desk.run(arguments).await;
+        let code = output.status.code().unwrap();
+        (String::from_utf8(output.stdout.clone()).unwrap(), code)
+    };
+    let found = printed(&["find", "--template", "{{ node }} user=root"]).await;
+    assert_eq!(found, ("bad user=root\ngood user=root\n".to_owned(), 0));
+    let line = "{{ node }}: {{ facts.name }} {{ 'work' in agents }}";
+    let all = printed(&["inventory", "--template", line]).await;
+    assert_eq!(all, ("bad: bad True\ngood: good True\n".to_owned(), 0));
+    let file = world.file("line", line);
+    let one = printed(&["inventory", "good", "--template", &format!("@{file}")]).await;
+    assert_eq!(one, ("good: good True\n".to_owned(), 0));
+    let filtered = ["inventory", "--template", line, "-F", "name=bad"];
+    assert_eq!(printed(&filtered).await, ("bad: bad True\n".to_owned(), 0));
+
+    for (wrong, code) in [
+        (&["inventory", "--template", "{{ sender }}"][..], 4),
+        (&["find", "--template", "{{ facts.name }}"], 4),
+        (&["inventory", "gone", "--template", line], 3),
+        (&["inventory", "--template", line, "-F", "name=nobody"], 1),
+        (&["inventory", "-F", "name=bad"], 4),
+        (&["inventory", "good", "--collectives"], 4),
+        (&["inventory", "--template", line, "--collectives"], 4),
+    ] {
+        assert_eq!(printed(wrong).await, (String::new(), code), "{wrong:?}");
+    }
+}

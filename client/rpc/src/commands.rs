@@ -14,6 +14,7 @@ mod facts;
 mod filter;
 mod find;
 pub mod form;
+mod inquiry;
 pub mod inventory;
 mod job;
 mod listen;

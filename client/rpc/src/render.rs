@@ -21,6 +21,7 @@ pub mod job;
 pub mod jq;
 pub mod json;
 pub mod jsonl;
+pub mod node_values;
 pub mod nodes;
 pub mod page;
 pub mod ping;

@@ -1,4 +1,6 @@
-//! A new external agent that works: its DDL, its program and a test, as texts. Pure: nothing is written here.
+//! A new agent that works: its DDL, its program or crate, and tests, as texts. Pure: nothing is written here.
+
+mod rust;
 
 use serde_json::{Map, Value, json};
 
@@ -15,12 +17,14 @@ pub enum Language {
     Python,
     /// The POSIX shell
     Sh,
+    /// Rust: a crate for Muster's own source, in the daemon's process
+    Rust,
 }
 
 /// A file of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its name in the agent's directory.
+    /// Its name in the agent's directory, with the directories in which it is.
     pub name: String,
     /// What is in it.
     pub text: String,
@@ -39,6 +43,12 @@ pub enum SkeletonError {
     /// An action twice.
     #[error("the action {0} is named twice")]
     Twice(String),
+    /// An action that cannot be a file of a crate.
+    #[error("the action {0:?} cannot be a module of Rust; give it another name")]
+    Module(String),
+    /// Actions whose types would have one name.
+    #[error("the actions {0} and {1} would have types of the same name; give one another name")]
+    Alike(String, String),
 }
 
 /// All files of an agent with these actions.
@@ -54,11 +64,21 @@ pub fn files(
         }
     }
     check(agent)?;
+    let document = ddl(agent, language, actions);
+    let document = serde_json::to_string_pretty(&document).unwrap_or_default();
     let (program, test) = match language {
         Language::Python => (python(agent, actions), PYTHON_TEST),
         Language::Sh => (shell(agent, actions), SHELL_TEST),
+        Language::Rust => {
+            let mut files = rust::files(agent, actions)?;
+            files.push(File {
+                name: format!("src/{agent}.json"),
+                text: document + "\n",
+                executable: false,
+            });
+            return Ok(files);
+        }
     };
-    let document = serde_json::to_string_pretty(&ddl(agent, actions)).unwrap_or_default();
     Ok(vec![
         File {
             name: format!("{agent}.json"),
@@ -78,6 +98,14 @@ pub fn files(
             executable: true,
         },
     ])
+}
+
+/// What must be done before the agent can be asked, a line each; nothing, where a file in the right place is all.
+pub fn next_steps(agent: &str, language: Language) -> Vec<String> {
+    match language {
+        Language::Python | Language::Sh => Vec::new(),
+        Language::Rust => rust::next_steps(agent),
+    }
 }
 
 fn check(name: &str) -> Result<(), SkeletonError> {
@@ -117,17 +145,25 @@ fn shell(agent: &str, actions: &[String]) -> String {
         .replace("@CASES@", &cases.join("\n"))
 }
 
-fn ddl(agent: &str, actions: &[String]) -> Value {
+fn ddl(agent: &str, language: Language, actions: &[String]) -> Value {
+    let in_process = language == Language::Rust;
     let input = json!({"message": {
         "prompt": "Message", "description": "What to say", "type": "string", "validation": "^.+$", "maxlength": 200,
         "optional": true, "default": "hello"}});
     let output = json!({"message": {"description": "What was said", "display_as": "Message", "type": "string"}});
     let one = |action: &String| {
-        json!({"action": action, "description": format!("Describe what {action} does"), "display": "always",
-               "read_only": true, "input": input, "output": output})
+        let mut declared = json!({"action": action, "description": format!("Describe what {action} does"), "display": "always",
+               "read_only": true, "input": input, "output": output});
+        if let (true, Some(fields)) = (in_process, declared.as_object_mut()) {
+            fields.insert("examples".to_owned(), rust::examples());
+        }
+        declared
     };
-    let metadata = json!({"name": agent, "description": format!("Describe what {agent} is for"), "author": "You",
+    let mut metadata = json!({"name": agent, "description": format!("Describe what {agent} is for"), "author": "You",
         "license": "Apache-2.0", "version": "0.1.0", "url": "", "timeout": 10, "provider": "external"});
+    if let (true, Some(fields)) = (in_process, metadata.as_object_mut()) {
+        fields.remove("provider");
+    }
     let document: Map<String, Value> = [
         ("metadata".to_owned(), metadata),
         ("actions".to_owned(), actions.iter().map(one).collect()),

@@ -11,6 +11,7 @@ use super::json::Json;
 /// How the command is used.
 pub const USAGE: &str = "rpc inventory NODE [OPTIONS]
        rpc inventory --collectives | --map FILE [OPTIONS]
+       rpc inventory [NODE] --template TEXT|@FILE [OPTIONS]
        rpc inventory --export FILE [--update] [OPTIONS]
        rpc inventory --validate FILE";
 
@@ -20,6 +21,7 @@ pub const AFTER: &str = "Examples:
   rpc inventory dev1.example.net -j | jq .inventory.facts
   rpc inventory --collectives -C apache
   rpc inventory --map fleet.dot && dot -Tsvg fleet.dot > fleet.svg
+  rpc inventory -C apache --template '{{ node }} {{ facts.os.family }}'
   rpc inventory --export fleet.json           all that all nodes tell
   rpc inventory --export fleet.json --update  again; keeps its groups
   rpc inventory --validate fleet.yaml
@@ -42,7 +44,8 @@ const WHICH: [&str; 9] = [
 
 /// `rpc inventory`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").args(["node", "collectives", "map", "export", "validate"]).required(true))]
+#[command(group = ArgGroup::new("what").args(["node", "collectives", "map", "export", "validate"]))]
+#[command(group = ArgGroup::new("anything").args(["node", "collectives", "map", "export", "validate", "template"]).multiple(true).required(true))]
 pub struct Inventory {
     /// The node
     #[arg(value_name = "NODE", conflicts_with_all = WHICH)]
@@ -59,6 +62,9 @@ pub struct Inventory {
         conflicts_with_all = ["json", "jq"]
     )]
     pub map: Option<PathBuf>,
+    /// Print this for each node, as in '{{ node }} {{ facts.country }}'; @FILE reads a file
+    #[arg(long, value_name = "TEXT|@FILE", conflicts_with_all = ["collectives", "map", "export", "validate", "json", "jq"])]
+    pub template: Option<String>,
     /// Write all about all nodes into this file, for `--dm inventory`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "jq"])]
     pub export: Option<PathBuf>,

@@ -31,14 +31,16 @@ pub enum Plugin {
 
 All nodes that answer must have the same DDL. One in `paths.ddls` wins.")]
     Fetch(Fetch),
-    /// Write an external agent that works: DDL, program and test
+    /// Write an agent that works: DDL, program and test
     #[command(after_help = "Examples:
   rpc plugin generate disk --actions usage,top
   rpc plugin generate disk --lang sh --dir /tmp/disk
   ./disk/test_disk                     runs it as the daemon does
+  rpc plugin generate disk --lang rust --dir plugins/disk
 
 Put `disk.json` and `disk` into `paths.ddls` of a node, and a policy beside its
-others. Nothing that exists is overwritten.")]
+others. Nothing that exists is overwritten. A crate of Rust belongs into
+`plugins/` of Muster's source; what else it needs there is told.")]
     Generate(Generate),
     /// Check DDL files: what is wrong with them, and where
     #[command(after_help = "Examples:

@@ -3,17 +3,14 @@
 use std::collections::BTreeSet;
 
 use muster_ddl::aggregate::Summarizer;
-use muster_ddl::{Action, Ddl};
 use muster_wire::identity::Identity;
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::context::Context;
-use super::form;
 use super::request::nobody_found;
-use crate::ask::{
-    AskError, Fleet, Found, Plan, Progress, Question, Recorder, Schemas, Target, Words,
-};
+use super::{form, inquiry};
+use crate::ask::{AskError, Fleet, Found, Progress, Schemas, Target};
 use crate::cli::cancel::Cancel;
 use crate::cli::filters::Filters;
 use crate::diagnostics::chain;
@@ -45,21 +42,26 @@ pub async fn run(args: Cancel, cx: Context<'_>) -> Result<Exit, Error> {
     let json = form::json(&args.json)?;
     let meant = meant(&args, cx)?;
     let target = match &meant {
-        Meant::Request(_) => cx.target(&args.filters)?.with_agent("rpcutil")?,
+        Meant::Request(_) => cx.target(&args.filters)?.with_agent(inquiry::AGENT)?,
         Meant::Job(job) => Target::of_collective(Some(job.header.collective.clone())),
     };
     let settings = cx.settings()?;
     let schemas = Schemas::load(Some(&settings))?;
     let action = if args.any { "cancel_any" } else { "cancel" };
-    let words = Words::read("rpcutil", &[action.to_owned()])?;
-    let schema = schemas.action(&words)?;
     let errands = errands(&meant, cx);
     let is_over = errands.is_empty();
-    let mut report = Report::nothing(schema.0.name(), schema.1.name());
+    let mut report = Report::nothing(inquiry::AGENT, action);
     if !is_over {
         let fleet = Fleet::connect(&settings, &target).await?;
         let progress = Progress::new(cx.printer, json.is_none());
-        report = ask(errands, schema, (&fleet, &target), &progress, report).await?;
+        report = ask(
+            errands,
+            (&schemas, action),
+            (&fleet, &target),
+            &progress,
+            report,
+        )
+        .await?;
     }
     if let Some(json) = &json {
         cx.json(&Document::new(&report), json)?;
@@ -82,30 +84,30 @@ pub async fn run(args: Cancel, cx: Context<'_>) -> Result<Exit, Error> {
 /// Asks for one request after the other, until the user wants no more. What came of all of them is one report.
 async fn ask(
     errands: Vec<Errand>,
-    (ddl, action): (&Ddl, &Action),
+    (schemas, action): (&Schemas, &str),
     (fleet, target): (&Fleet, &Target),
     progress: &Progress<'_>,
     mut report: Report,
 ) -> Result<Report, Error> {
+    let mut summarizer = None;
     for Errand { request, nodes } in errands {
-        let plan = Plan::new(ddl, action, &[("id".to_owned(), request)])?;
+        let plan = inquiry::plan(schemas, action, &[("id", &request)])?;
+        summarizer.get_or_insert_with(|| Summarizer::new(plan.action));
         let found = match nodes {
             Some(nodes) => Found::named(nodes),
             None => fleet.discover(target, progress).await?,
         };
-        let mut unrecorded = Recorder::new(None, progress.printer());
-        let question = Question::new(&plan);
-        let asked = fleet.ask(question, found, &mut unrecorded, progress, |_| Ok(()));
-        report = report.join(asked.await?);
+        report = report.join(inquiry::ask(fleet, &plan, found, progress).await?);
         if report.stats.gaps.contains(&Gap::Interrupted) {
             break;
         }
     }
-    let mut summarizer = Summarizer::new(action);
-    for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
-        summarizer.add(&reply.data);
+    if let Some(mut summarizer) = summarizer {
+        for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
+            summarizer.add(&reply.data);
+        }
+        report.summaries = summarizer.finish();
     }
-    report.summaries = summarizer.finish();
     Ok(report)
 }
 

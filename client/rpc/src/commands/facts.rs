@@ -1,9 +1,9 @@
 //! `rpc facts`: how the values of a fact are spread over the fleet.
 
 use super::context::Context;
-use super::form;
 use super::request::nobody_found;
-use crate::ask::{Fleet, Plan, Progress, Question, Recorder, Schemas, Words};
+use super::{form, inquiry};
+use crate::ask::Schemas;
 use crate::cli::facts::Facts;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -12,28 +12,12 @@ use crate::render::facts::{Document, groups, table, text};
 
 /// Runs the command.
 pub async fn run(args: Facts, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = cx.target(&args.filters)?.with_agent("rpcutil")?;
+    let target = cx.target(&args.filters)?.with_agent(inquiry::AGENT)?;
     let json = form::json(&args.json)?;
     let settings = cx.settings()?;
     let schemas = Schemas::load(Some(&settings))?;
-    let words = Words::read(
-        "rpcutil",
-        &["get_fact".to_owned(), format!("fact={}", args.fact)],
-    )?;
-    let (ddl, action) = schemas.action(&words)?;
-    let plan = Plan::new(ddl, action, &words.inputs)?;
-    let fleet = Fleet::connect(&settings, &target).await?;
-    let progress = Progress::new(cx.printer, json.is_none());
-    let found = fleet.discover(&target, &progress).await?;
-    let report = fleet
-        .ask(
-            Question::new(&plan),
-            found,
-            &mut Recorder::new(None, cx.printer),
-            &progress,
-            |_| Ok(()),
-        )
-        .await?;
+    let plan = inquiry::plan(&schemas, "get_fact", &[("fact", &args.fact)])?;
+    let report = inquiry::ask_all(&plan, &target, &settings, json.is_none(), cx).await?;
     let mut groups = groups(&report);
     if args.reverse {
         groups.reverse();

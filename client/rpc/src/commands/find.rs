@@ -7,12 +7,12 @@ use std::time::Instant;
 use muster_wire::identity::Identity;
 
 use super::context::Context;
-use super::form;
+use super::form::{self, FormError};
 use crate::ask::{Fleet, Progress, Target, locate};
 use crate::cli::find::Find;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::render::nodes::{Document, sentence};
+use crate::render::nodes::{Document, NAMES, Values, sentence};
 use crate::report::Gap;
 use crate::settings::Settings;
 
@@ -20,6 +20,10 @@ use crate::settings::Settings;
 pub async fn run(args: Find, cx: Context<'_>) -> Result<Exit, Error> {
     let target = cx.target(&args.filters)?;
     let json = form::json(&args.json)?;
+    let template = args.template.as_deref();
+    let template = template
+        .map(|text| form::template(text, &NAMES))
+        .transpose()?;
     let settings = cx.settings()?;
     let source = target.source(Some(&settings))?;
     let begun = Instant::now();
@@ -34,6 +38,12 @@ pub async fn run(args: Find, cx: Context<'_>) -> Result<Exit, Error> {
         .detail(sentence(nodes.len(), begun.elapsed(), method));
     if let Some(json) = &json {
         cx.json(&Document::new(&nodes, !complete, method), json)?;
+    } else if let Some(template) = &template {
+        for node in &nodes {
+            let text = template.render(&Values { node });
+            let text = text.map_err(|source| FormError::Template { source })?;
+            cx.printer.text(text)?;
+        }
     } else {
         let mut names = String::new();
         for node in &nodes {

@@ -3,6 +3,8 @@
 mod collectives;
 mod error;
 mod export;
+mod report;
+mod turns;
 
 use std::collections::BTreeSet;
 
@@ -10,8 +12,8 @@ use muster_wire::identity::Identity;
 use muster_wire::state::Facts;
 
 use super::context::Context;
-use super::form;
-use crate::ask::{Fleet, Found, Plan, Progress, Question, Recorder, Schemas, Target, Words};
+use super::{form, inquiry};
+use crate::ask::{Fleet, Found, Progress, Schemas, Target};
 use crate::cli::inventory;
 use crate::completion::memory::Memory;
 use crate::error::Error;
@@ -29,6 +31,9 @@ pub async fn run(args: inventory::Inventory, cx: Context<'_>) -> Result<Exit, Er
     }
     if let Some(path) = &args.export {
         return export::run(path, args.update, &args.filters, cx).await;
+    }
+    if let Some(text) = &args.template {
+        return report::run(text, &args, cx).await;
     }
     match &args.node {
         Some(node) => about(node, &args, cx).await,
@@ -89,19 +94,9 @@ async fn ask(
     node: &Identity,
     cx: Context<'_>,
 ) -> Result<Report, Error> {
-    let words = Words::read("rpcutil", &[action.to_owned()])?;
-    let (ddl, action) = schemas.action(&words)?;
-    let plan = Plan::new(ddl, action, &[])?;
+    let plan = inquiry::plan(schemas, action, &[])?;
     let found = Found::named(BTreeSet::from([node.clone()]));
-    fleet
-        .ask(
-            Question::new(&plan),
-            found,
-            &mut Recorder::new(None, cx.printer),
-            &Progress::new(cx.printer, false),
-            |_| Ok(()),
-        )
-        .await
+    inquiry::ask(fleet, &plan, found, &Progress::new(cx.printer, false)).await
 }
 
 /// Says what the page cannot show; the same only once.

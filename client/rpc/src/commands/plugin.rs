@@ -8,11 +8,9 @@ mod check;
 use muster_ddl::doc;
 
 use super::context::Context;
-use super::form;
 use super::request::nobody_found;
-use crate::ask::{
-    AskError, Fetched, Fleet, Kept, Plan, Progress, Question, Recorder, Schemas, Words,
-};
+use super::{form, inquiry};
+use crate::ask::{AskError, Fetched, Kept, Schemas};
 use crate::cli::plugin::{Doc, Fetch, List, Plugin};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -59,22 +57,8 @@ async fn fetch(args: Fetch, cx: Context<'_>) -> Result<Exit, Error> {
     let target = cx.target(&args.filters)?.with_agent(&args.agent)?;
     let settings = cx.settings()?;
     let schemas = Schemas::load(Some(&settings))?;
-    let words = ["ddl".to_owned(), format!("agent={}", args.agent)];
-    let words = Words::read("rpcutil", &words)?;
-    let (ddl, action) = schemas.action(&words)?;
-    let plan = Plan::new(ddl, action, &words.inputs)?;
-    let fleet = Fleet::connect(&settings, &target).await?;
-    let progress = Progress::new(cx.printer, true);
-    let found = fleet.discover(&target, &progress).await?;
-    let report = fleet
-        .ask(
-            Question::new(&plan),
-            found,
-            &mut Recorder::new(None, cx.printer),
-            &progress,
-            |_| Ok(()),
-        )
-        .await?;
+    let plan = inquiry::plan(&schemas, "ddl", &[("agent", &args.agent)])?;
+    let report = inquiry::ask_all(&plan, &target, &settings, true, cx).await?;
     cx.warn_of_gaps(&report);
     if report.stats.discovered == 0 {
         nobody_found(&target, cx);

@@ -37,3 +37,13 @@ impl<'a> Document<'a> {
         }
     }
 }
+
+/// The names that a template for nodes may use.
+pub const NAMES: [&str; 1] = ["node"];
+
+/// What a template knows of a node that was found.
+#[derive(Debug, Serialize)]
+pub struct Values<'a> {
+    /// Its name.
+    pub node: &'a Identity,
+}

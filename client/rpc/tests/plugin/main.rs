@@ -6,7 +6,7 @@
     reason = "a test may end by panic, and runs what is tested"
 )]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn rpc(directory: &Path, arguments: &[&str]) -> Output {
@@ -57,4 +57,60 @@ fn generated_agents_pass_their_own_tests_and_are_not_overwritten() {
     let scratch = tempfile::tempdir().unwrap();
     let refused = rpc(scratch.path(), &["plugin", "generate", "../disk"]);
     assert_eq!(refused.status.code(), Some(4), "{refused:?}");
+}
+
+/// A workspace with Muster's dependencies, lints and lock file, and this crate as its only member.
+fn workspace(member: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root.canonicalize().unwrap();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("generated");
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+    std::fs::create_dir_all(&directory).unwrap();
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let (before, rest) = manifest.split_once("members = [").unwrap();
+    let (_, after) = rest.split_once(']').unwrap();
+    // Dependencies are built plainly, which takes less time.
+    let (after, _) = after.split_once("[profile.dev]").unwrap();
+    let path = format!("path = \"{}/", root.display());
+    let after = after.replace("path = \"", &path);
+    let text = format!("{before}members = [\"{member}\"]{after}[profile.dev]\ndebug = false\n");
+    std::fs::write(directory.join("Cargo.toml"), text).unwrap();
+    std::fs::copy(root.join("Cargo.lock"), directory.join("Cargo.lock")).unwrap();
+    directory
+}
+
+#[test]
+fn a_generated_crate_compiles_here_and_passes_its_tests() {
+    let directory = workspace("plugins/disk_usage");
+    let into = ["--dir", "plugins/disk_usage"];
+    let generate = ["plugin", "generate", "disk_usage", "--lang", "rust"];
+    let actions = ["--actions", "usage,top_ten,type"];
+    let made = rpc(&directory, &[&generate[..], &actions, &into].concat());
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    let hints = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(hints.contains("agent/src/assemble.rs"), "{hints}");
+
+    let outcome = || {
+        Command::new(env!("CARGO"))
+            .args(["test", "--offline", "--quiet"])
+            .current_dir(&directory)
+            .env("CARGO_TARGET_DIR", directory.with_extension("target"))
+            .output()
+            .unwrap()
+    };
+    let output = outcome();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output:?}");
+    assert!(told.contains("2 passed"), "{told}");
+    // Its tests are some: they fail when the code does not do what the DDL says.
+    let action = directory.join("plugins/disk_usage/src/actions/top_ten.rs");
+    let right = std::fs::read_to_string(&action).unwrap();
+    let wrong = right.replace("message: input.message,", "message: input.message + \"!\",");
+    assert_ne!(right, wrong);
+    std::fs::write(&action, wrong).unwrap();
+    let output = outcome();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(told.contains("1 passed; 1 failed"), "{output:?}");
 }

@@ -1,10 +1,10 @@
 //! `rpc inventory --collectives` and `--map`: who is in which collective.
 
 use super::super::context::Context;
-use super::super::form;
 use super::super::request::nobody_found;
+use super::super::{form, inquiry};
 use super::error::InventoryFileError;
-use crate::ask::{Fleet, Plan, Progress, Question, Recorder, Schemas, Words};
+use crate::ask::Schemas;
 use crate::cli::inventory::Inventory;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -13,26 +13,12 @@ use crate::render::collectives::{Collectives, Document};
 
 /// Asks, and shows the table or writes the drawing.
 pub async fn run(args: &Inventory, cx: Context<'_>) -> Result<Exit, Error> {
-    let target = cx.target(&args.filters)?.with_agent("rpcutil")?;
+    let target = cx.target(&args.filters)?.with_agent(inquiry::AGENT)?;
     let json = form::json(&args.json)?;
     let settings = cx.settings()?;
     let schemas = Schemas::load(Some(&settings))?;
-    let words = Words::read("rpcutil", &["collective_info".to_owned()])?;
-    let (ddl, action) = schemas.action(&words)?;
-    let plan = Plan::new(ddl, action, &[])?;
-    let fleet = Fleet::connect(&settings, &target).await?;
-    let progress = Progress::new(cx.printer, json.is_none());
-    let found = fleet.discover(&target, &progress).await?;
-    let question = Question::new(&plan);
-    let report = fleet
-        .ask(
-            question,
-            found,
-            &mut Recorder::new(None, cx.printer),
-            &progress,
-            |_| Ok(()),
-        )
-        .await?;
+    let plan = inquiry::plan(&schemas, "collective_info", &[])?;
+    let report = inquiry::ask_all(&plan, &target, &settings, json.is_none(), cx).await?;
     let collectives = Collectives::of(&report);
     if let Some(json) = &json {
         cx.json(&Document::new(&collectives, &report), json)?;

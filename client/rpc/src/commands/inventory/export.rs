@@ -3,27 +3,24 @@
 //! Nodes are asked some at a time, and written as they answer: however large the fleet, only so many are in memory. The file is whole
 //! or not there, and only its owner may read it: facts tell a lot about a machine.
 
-use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use muster_client::discovery::inventory::{Group, Inventory, MAX_BYTES, Node, SCHEMA, problems};
-use muster_wire::identity::Identity;
 use serde_json::{Map, Value, json};
 
 use super::super::context::Context;
+use super::super::inquiry;
 use super::super::request::nobody_found;
 use super::error::InventoryFileError;
-use crate::ask::{AskError, Fleet, Found, Plan, Progress, Question, Recorder, Schemas, Words};
+use super::turns::{self, Taken};
+use crate::ask::{Fleet, Progress, Schemas};
 use crate::cli::filters::Filters;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::organisation::files;
 use crate::render::printable;
-use crate::report::{Gap, Reply, RequestStats};
-
-/// So many nodes are asked at a time.
-const AT_A_TIME: usize = 128;
+use crate::report::Reply;
 
 /// Checks a document.
 pub fn validate(path: &Path, cx: Context<'_>) -> Result<Exit, Error> {
@@ -60,13 +57,11 @@ pub async fn run(
     filters: &Filters,
     cx: Context<'_>,
 ) -> Result<Exit, Error> {
-    let target = cx.target(filters)?.with_agent("rpcutil")?;
+    let target = cx.target(filters)?.with_agent(inquiry::AGENT)?;
     let settings = cx.settings()?;
     let schemas = Schemas::load(Some(&settings))?;
     let groups = groups(path, update)?;
-    let words = Words::read("rpcutil", &["inventory".to_owned()])?;
-    let (ddl, action) = schemas.action(&words)?;
-    let plan = Plan::new(ddl, action, &[])?;
+    let plan = inquiry::plan(&schemas, "inventory", &[])?;
     let fleet = Fleet::connect(&settings, &target).await?;
     let progress = Progress::new(cx.printer, true);
     let found = fleet.discover(&target, &progress).await?;
@@ -82,47 +77,15 @@ pub async fn run(
         tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(failed)?;
     let mut document = Document::begin(BufWriter::new(file), &groups).map_err(failed)?;
 
-    let mut total = RequestStats {
-        discovered: found.nodes.len(),
-        gaps: found.stats.gaps.clone(),
-        ..RequestStats::default()
-    };
-    let waiting = progress.calling(found.nodes.len());
-    let nodes: Vec<Identity> = found.nodes.into_iter().collect();
-    for some in nodes.chunks(AT_A_TIME) {
-        let asked = Found::named(some.iter().cloned().collect());
-        let quiet = Progress::new(cx.printer, false);
-        let mut report = fleet
-            .ask(
-                Question::new(&plan),
-                asked,
-                &mut Recorder::new(None, cx.printer),
-                &quiet,
-                |_| Ok(()),
-            )
-            .await?;
-        report.replies.sort_by(|a, b| a.node.cmp(&b.node));
-        for reply in report.replies {
-            match node(reply) {
-                Ok(node) => {
-                    document.node(&node).map_err(failed)?;
-                    total.ok += 1;
-                }
-                Err(complaint) => {
-                    waiting.aside(|| cx.printer.error(complaint));
-                    total.failed += 1;
-                }
-            }
+    let total = turns::ask(&fleet, &plan, found, cx, |reply| match node(reply) {
+        Ok(node) => {
+            document.node(&node).map_err(failed)?;
+            Ok(Taken::Good)
         }
-        total.missing.extend(report.stats.missing);
-        total.gaps.extend(report.stats.gaps);
-        waiting.count(total.responses() + total.missing.len());
-        if total.gaps.contains(&Gap::Interrupted) {
-            return Err(AskError::Interrupted.into());
-        }
-    }
-    waiting.over();
-    tell(&total, cx);
+        Err(complaint) => Ok(Taken::Bad(complaint)),
+    })
+    .await?;
+    turns::tell(&total, "and not in the file", cx);
     if total.ok == 0 {
         return Ok(total.exit());
     }
@@ -132,33 +95,6 @@ pub async fn run(
     cx.printer
         .say(format_args!("{} nodes in {}", total.ok, path.display()));
     Ok(total.exit())
-}
-
-/// Says who is not in the document.
-fn tell(total: &RequestStats, cx: Context<'_>) {
-    const SHOWN: usize = 10;
-    if !total.missing.is_empty() {
-        let names: BTreeSet<&str> = total
-            .missing
-            .iter()
-            .take(SHOWN)
-            .map(Identity::as_str)
-            .collect();
-        let names = names.into_iter().collect::<Vec<_>>().join(", ");
-        let more = total.missing.len().saturating_sub(SHOWN);
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-        cx.printer.warn(format_args!(
-            "no answer, and not in the file: {names}{more}"
-        ));
-    }
-    for gap in &total.gaps {
-        cx.printer
-            .warn(format_args!("incomplete: {}", gap.sentence()));
-    }
 }
 
 /// The groups of the document that is there.

@@ -1,4 +1,4 @@
-//! `rpc plugin generate`: writes the files of a new external agent, and overwrites nothing.
+//! `rpc plugin generate`: writes the files of a new agent, and overwrites nothing.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -47,6 +47,9 @@ pub fn run(args: &Generate, cx: Context<'_>) -> Result<Exit, Error> {
     for path in write(&directory, &files)? {
         cx.printer.line(path.display())?;
     }
+    for step in skeleton::next_steps(&args.agent, args.lang) {
+        cx.printer.hint(step);
+    }
     Ok(Exit::Passed)
 }
 
@@ -59,6 +62,9 @@ fn write(directory: &Path, files: &[File]) -> Result<Vec<PathBuf>, GenerateError
     let mut written = Vec::new();
     for file in files {
         let path = directory.join(&file.name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(|source| failed(parent, source))?;
+        }
         let mode = if file.executable { 0o755 } else { 0o644 };
         OpenOptions::new()
             .write(true)

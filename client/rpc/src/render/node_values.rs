@@ -1,0 +1,72 @@
+//! What templates know of a node that told all about itself.
+
+use muster_wire::identity::Identity;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::report::Reply;
+
+/// The names that a template for inventories may use: the node, and the outputs of `rpcutil inventory`.
+pub const NAMES: [&str; 9] = [
+    "node",
+    "facts",
+    "classes",
+    "agents",
+    "collectives",
+    "main_collective",
+    "version",
+    "data_plugins",
+    "agent_problems",
+];
+
+/// One node, by these names.
+#[derive(Debug, Serialize)]
+pub struct Values<'a> {
+    node: &'a Identity,
+    #[serde(flatten)]
+    told: &'a Map<String, Value>,
+}
+
+impl<'a> Values<'a> {
+    /// The values of this answer to `rpcutil inventory`.
+    pub fn new(reply: &'a Reply) -> Self {
+        Self {
+            node: &reply.node,
+            told: &reply.data,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use muster_ddl::{Ddl, builtin};
+    use serde_json::json;
+
+    use super::{NAMES, Values};
+    use crate::render::fixtures::reply;
+    use crate::render::template::Template;
+
+    #[test]
+    fn every_output_of_an_inventory_has_its_name() {
+        let ddl = Ddl::from_slice(builtin("rpcutil").unwrap().as_bytes()).unwrap();
+        let outputs = ddl.action("inventory").unwrap().outputs().iter();
+        let mut declared: BTreeSet<&str> = outputs.map(|output| output.name.as_str()).collect();
+        declared.insert("node");
+        assert_eq!(BTreeSet::from(NAMES), declared);
+    }
+
+    #[test]
+    fn facts_are_values_as_nested_as_they_are() {
+        let told =
+            json!({"facts": {"os": {"family": "Debian"}}, "classes": ["apache", "mysql::master"]});
+        let text = "{{ node }} {{ facts.os.family }} {{ classes | join('+') }}{{ facts.none }}";
+        let template = Template::new(text, &NAMES).unwrap();
+        let reply = reply("web1", 0, "OK", told);
+        assert_eq!(
+            template.render(&Values::new(&reply)).unwrap(),
+            "web1 Debian apache+mysql::master\n"
+        );
+    }
+}

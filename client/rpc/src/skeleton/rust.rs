@@ -1,0 +1,172 @@
+//! A new agent in the daemon's own process: a crate for `plugins/` of Muster's source, as texts. Pure.
+
+use serde_json::{Value, json};
+
+use super::{File, SkeletonError};
+
+const MANIFEST: &str = include_str!("rust/Cargo.toml.in");
+const LIB: &str = include_str!("rust/lib.rs.in");
+const ACTIONS: &str = include_str!("rust/actions.rs.in");
+const ACTION: &str = include_str!("rust/action.rs.in");
+const TESTS: &str = include_str!("rust/tests.rs.in");
+
+/// Words that no module can be called, not even with `r#`, and the name of the file that a module may have.
+const NO_MODULE: [&str; 4] = ["crate", "mod", "self", "super"];
+/// Words of the language that a module can be called with `r#`.
+const KEYWORDS: [&str; 46] = [
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn",
+    "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let",
+    "loop", "macro", "match", "move", "mut", "override", "priv", "pub", "ref", "return", "static",
+    "struct", "trait", "true", "try", "type", "typeof", "unsafe", "use", "virtual", "where",
+    "while", "yield",
+];
+
+/// The crate's files, its DDL apart.
+pub(super) fn files(agent: &str, actions: &[String]) -> Result<Vec<File>, SkeletonError> {
+    for (at, action) in actions.iter().enumerate() {
+        if NO_MODULE.contains(&action.as_str()) {
+            return Err(SkeletonError::Module(action.clone()));
+        }
+        let same = |before: &&String| camel(before) == camel(action);
+        if let Some(before) = actions.iter().take(at).find(same) {
+            return Err(SkeletonError::Alike(before.clone(), action.clone()));
+        }
+    }
+    let mut sorted: Vec<&String> = actions.iter().collect();
+    sorted.sort();
+    let lines = |actions: &[&String], line: &dyn Fn(&str) -> String| {
+        let lines: Vec<String> = actions.iter().map(|action| line(action)).collect();
+        lines.join("\n")
+    };
+    let declared: Vec<&String> = actions.iter().collect();
+    let lib = LIB.replace("@AGENT@", agent).replace(
+        "@BUILDER@",
+        &lines(&declared, &|action| {
+            format!("        .action(actions::{}Action)", camel(action))
+        }),
+    );
+    let modules = ACTIONS
+        .replace(
+            "@MODULES@",
+            &lines(&sorted, &|action| format!("mod {};", module(action))),
+        )
+        .replace(
+            "@EXPORTS@",
+            &lines(&sorted, &|action| {
+                format!(
+                    "pub(crate) use {}::{}Action;",
+                    module(action),
+                    camel(action)
+                )
+            }),
+        );
+    let tests = TESTS.replace("@AGENT@", agent).replace(
+        "@DIFFERENCES@",
+        &lines(&declared, &|action| {
+            format!(
+                "        differences::<actions::{}Action>(&ddl),",
+                camel(action)
+            )
+        }),
+    );
+    let name = format!("muster-{}", agent.replace('_', "-"));
+    let mut files = vec![
+        file("Cargo.toml", MANIFEST.replace("@CRATE@", &name)),
+        file("src/lib.rs", lib),
+        file("src/actions.rs", modules),
+    ];
+    for action in actions {
+        let text = ACTION
+            .replace("@ACTION@", action)
+            .replace("@NAME@", &camel(action));
+        files.push(file(&format!("src/actions/{action}.rs"), text));
+    }
+    files.push(file("src/tests.rs", tests));
+    Ok(files)
+}
+
+/// What must be done besides, for the crate to be part of the daemon.
+pub(super) fn next_steps(agent: &str) -> Vec<String> {
+    let name = format!("muster-{}", agent.replace('_', "-"));
+    vec![
+        format!(
+            "add it to `members` of Muster's Cargo.toml, and `{name} = {{ path = ... }}` to its dependencies"
+        ),
+        format!("add `{name}` to the table in ARCHITECTURE.md, which tests hold"),
+        format!(
+            "offer `{}::agent()?` in agent/src/assemble.rs",
+            name.replace('-', "_")
+        ),
+    ]
+}
+
+/// An example, which the DDL of a crate must have for each action.
+pub(super) fn examples() -> Value {
+    json!([{"description": "Says it", "input": {"message": "hello"}, "output": {"message": "hello"}}])
+}
+
+fn file(name: &str, text: String) -> File {
+    File {
+        name: name.to_owned(),
+        text,
+        executable: false,
+    }
+}
+
+/// `top_ten` as a type's name: `TopTen`.
+fn camel(action: &str) -> String {
+    let words = action.split('_').map(|word| {
+        let (first, rest) = word.split_at(usize::from(!word.is_empty()));
+        first.to_ascii_uppercase() + rest
+    });
+    words.collect()
+}
+
+/// `top_ten` as a module's name; `r#type` where it is a word of the language.
+fn module(action: &str) -> String {
+    if KEYWORDS.contains(&action) {
+        format!("r#{action}")
+    } else {
+        action.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SkeletonError, camel, files};
+
+    #[test]
+    fn every_action_has_a_file_of_its_own() {
+        let actions = ["top_ten", "type"].map(str::to_owned);
+        let files = files("disk", &actions).unwrap();
+        let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "Cargo.toml",
+                "src/lib.rs",
+                "src/actions.rs",
+                "src/actions/top_ten.rs",
+                "src/actions/type.rs",
+                "src/tests.rs"
+            ]
+        );
+        assert!(files.iter().all(|file| !file.text.contains('@')));
+        let text = &files[2].text;
+        assert!(text.contains("mod r#type;") && text.contains("r#type::TypeAction"));
+    }
+
+    #[test]
+    fn names_that_no_module_can_have_are_refused() {
+        for name in ["self", "mod", "crate", "super"] {
+            let refused = files("disk", &[name.to_owned()]);
+            assert_eq!(refused, Err(SkeletonError::Module(name.to_owned())));
+        }
+        let alike = ["top_ten", "top__ten"].map(str::to_owned);
+        assert!(matches!(
+            files("disk", &alike),
+            Err(SkeletonError::Alike(..))
+        ));
+        assert_eq!(camel("a_b1_c"), "AB1C");
+    }
+}
