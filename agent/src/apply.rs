@@ -2,6 +2,7 @@
 //!
 //! What happens is told as it happens: in Puppet's words, or with `--jsonl` a line of JSON for each event. The engine does the work.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -83,7 +84,8 @@ pub struct Apply {
 /// Does it.
 pub fn apply(arguments: &Apply) -> anyhow::Result<ExitCode> {
     let system: Arc<dyn System> = Arc::new(RealSystem::new(arguments.root.clone()));
-    let catalog = read(arguments)?;
+    let bytes = read(arguments)?;
+    let catalog = parse(arguments, &bytes)?;
     let engine = Engine::new(Arc::clone(&system));
     if arguments.lint {
         return report_lint(&engine, &catalog);
@@ -98,6 +100,7 @@ pub fn apply(arguments: &Apply) -> anyhow::Result<ExitCode> {
     let options = RunOptions {
         noop: arguments.noop,
         tags: arguments.tags.clone(),
+        only: BTreeSet::new(),
         skip_tags: arguments.skip_tags.clone(),
         ignore_schedules: arguments.ignore_schedules,
         verbose: arguments.verbose,
@@ -108,6 +111,10 @@ pub fn apply(arguments: &Apply) -> anyhow::Result<ExitCode> {
     let report = run::apply(&engine, &catalog, &state, &options, &mut |event| {
         voice.tell(event);
     })?;
+    if !arguments.noop {
+        // `rpc ledger replay` begins from it.
+        state.replace(run::files::CATALOG, &bytes)?;
+    }
     if let Some(path) = &arguments.report {
         let json = serde_json::to_vec(&report)?;
         std::fs::write(path, json)
@@ -117,7 +124,7 @@ pub fn apply(arguments: &Apply) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&report, arguments.detailed_exitcodes))
 }
 
-fn read(arguments: &Apply) -> anyhow::Result<Catalog> {
+fn read(arguments: &Apply) -> anyhow::Result<Vec<u8>> {
     let path = arguments.file.display();
     let mut bytes = Vec::new();
     let from: Box<dyn Read> = if arguments.file.as_os_str() == "-" {
@@ -132,9 +139,13 @@ fn read(arguments: &Apply) -> anyhow::Result<Catalog> {
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > catalog::LIMIT {
         bail!("the catalog {path} is larger than {} bytes", catalog::LIMIT);
     }
+    Ok(bytes)
+}
+
+fn parse(arguments: &Apply, bytes: &[u8]) -> anyhow::Result<Catalog> {
     let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
-    Catalog::parse(&bytes, &host.unwrap_or_default())
-        .with_context(|| format!("the catalog {path} cannot be applied"))
+    Catalog::parse(bytes, &host.unwrap_or_default())
+        .with_context(|| format!("the catalog {} cannot be applied", arguments.file.display()))
 }
 
 fn report_lint(engine: &Engine, catalog: &Catalog) -> anyhow::Result<ExitCode> {

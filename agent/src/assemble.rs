@@ -160,7 +160,7 @@ pub fn inspect(config: &Config) -> Result<(), AssembleError> {
     trust(config)?;
     registry(config)?;
     external_options(config)?;
-    data_sources()?;
+    data_sources(catalog_options(config)?)?;
     load_policies(config);
     Ok(())
 }
@@ -192,7 +192,7 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
             approve_dangerous: config.policy.approve_dangerous,
         },
         registry: Arc::new(registry(config)?),
-        data_sources: data_sources()?,
+        data_sources: data_sources(catalog_options(config)?)?,
         seen: Seen::open(&state.join("seen"), clock.now())?,
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
         plain_secrets: config.requests.plain_secrets,
@@ -408,8 +408,9 @@ pub fn shelf(
 }
 
 /// What the node can be asked for in filters and by `get_data`, sorted by name.
-pub fn data_sources() -> Result<Vec<Data>, DataError> {
+pub fn data_sources(catalog: muster_catalog::Options) -> Result<Vec<Data>, DataError> {
     let mut sources = [
+        muster_catalog::data_sources(catalog)?,
         muster_rpcutil::data_sources()?,
         muster_package::data_sources()?,
         muster_process::data_sources()?,
@@ -430,6 +431,7 @@ fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {
         muster_process::agent()?,
         muster_service::agent()?,
     ];
+    agents.extend(muster_catalog::agents(catalog_options(config)?)?);
     let shell: muster_shell::Options = plugin(config, "shell")?;
     if shell.enabled {
         agents.push(muster_shell::agent(
@@ -438,6 +440,15 @@ fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {
         )?);
     }
     Ok(agents)
+}
+
+/// The engine's state lies below the daemon's, unless the operator wants it elsewhere.
+fn catalog_options(config: &Config) -> Result<muster_catalog::Options, AssembleError> {
+    let mut options: muster_catalog::Options = plugin(config, "catalog")?;
+    if options.state_dir.as_os_str().is_empty() {
+        options.state_dir = config.paths.state.join("engine");
+    }
+    Ok(options)
 }
 
 /// The options of a plugin: its section of the configuration, or an empty one.

@@ -7,6 +7,8 @@ use crate::report::{Report, summary};
 
 /// The report of the last run, as JSON.
 pub const REPORT: &str = "last_run_report.json";
+/// The catalog that was applied last, in whatever form it came.
+pub const CATALOG: &str = "catalog";
 /// Its counts, as YAML.
 pub const SUMMARY: &str = "last_run_summary.yaml";
 /// The classes of the catalog, one a line.

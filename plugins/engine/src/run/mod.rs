@@ -39,6 +39,8 @@ pub struct RunOptions {
     pub tags: Vec<String>,
     /// No resources with one of these tags.
     pub skip_tags: Vec<String>,
+    /// Only the resources of these references, with nothing that comes before them; all when empty.
+    pub only: BTreeSet<String>,
     /// Whether schedules do not matter.
     pub ignore_schedules: bool,
     /// Whether to say also what is not worth a line of Puppet's log by default.

@@ -16,6 +16,8 @@ pub(super) enum Skip {
     TagMissing,
     /// Something that it depends on failed.
     Dependency,
+    /// The run asks for other resources.
+    NotAsked,
     /// It is for other machines.
     Virtual,
     /// The run was told to stop.
@@ -29,6 +31,7 @@ impl Skip {
             Self::TagUnwanted => "it has a tag that the run skips",
             Self::TagMissing => "the run asks for other tags",
             Self::Dependency => "something that it depends on failed",
+            Self::NotAsked => "the run asks for other resources",
             Self::Virtual => "it is exported, not for this machine",
             Self::Cancelled => "the run was stopped",
         }
@@ -53,10 +56,14 @@ impl Run<'_> {
         if self.cx.cancel.is_cancelled() {
             return Some(Skip::Cancelled);
         }
-        let (tags, is_virtual) = {
+        let (tags, is_virtual, reference) = {
             let known = self.world.get(member)?;
-            (known.tags.clone(), known.is_virtual)
+            let reference = known.reference.to_string();
+            (known.tags.clone(), known.is_virtual, reference)
         };
+        if !self.options.only.is_empty() && !self.options.only.contains(&reference) {
+            return Some(Skip::NotAsked);
+        }
         if let Some(skip) = self.skip_by_tags(&tags) {
             return Some(skip);
         }

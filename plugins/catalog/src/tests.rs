@@ -1,0 +1,184 @@
+//! The agents through the doors that the host uses, on real files below a scratch directory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use muster_api::ddl::{Ddl, builtin};
+use muster_api::system::StateDir;
+use muster_api::system::real::RealSystem;
+use muster_api::testing::{TestNode, differences};
+use muster_api::wire::status::Status;
+use muster_api::{ActionError, Agent};
+use serde_json::{Value, json};
+
+use crate::options::Options;
+use crate::{actions, agents, data_sources};
+
+fn options(directory: &Path) -> Options {
+    Options {
+        enabled: true,
+        state_dir: directory.join("state"),
+        puppet_state: Some(vec![directory.join("puppet")]),
+        lock_wait: 0,
+    }
+}
+
+fn agent(name: &str, directory: &Path) -> Agent {
+    let mut agents = agents(options(directory)).unwrap();
+    agents.retain(|agent| agent.ddl().metadata().name == name);
+    agents.remove(0)
+}
+
+async fn ask(agent: &Agent, action: &str, input: Value) -> Result<Value, ActionError> {
+    let declared = agent.ddl().action(action).unwrap();
+    let input = declared.validate_input(input.as_object().unwrap()).unwrap();
+    let node = TestNode::named("dev1.example.net").unwrap();
+    let system = Arc::new(RealSystem::new("/".into()));
+    let cx = node.context("catalog", action, system).unwrap();
+    let output = agent.handler(action).unwrap().call(&cx, input).await?;
+    Ok(Value::Object(declared.validate_output(&output).unwrap()))
+}
+
+#[test]
+fn types_names_and_examples_equal_the_ddls() {
+    let catalog = Ddl::from_slice(builtin("catalog").unwrap().as_bytes()).unwrap();
+    let ledger = Ddl::from_slice(builtin("ledger").unwrap().as_bytes()).unwrap();
+    let found: Vec<String> = [
+        differences::<actions::Apply>(&catalog),
+        differences::<actions::Plan>(&catalog),
+        differences::<actions::Lint>(&catalog),
+        differences::<actions::List>(&ledger),
+        differences::<actions::Replay>(&ledger),
+        differences::<actions::Drop>(&ledger),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
+fn catalogs_are_applied_only_where_the_operator_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let off = Options {
+        enabled: false,
+        ..options(directory.path())
+    };
+    let agents = agents(off).unwrap();
+    assert_eq!(agents.len(), 1);
+    assert!(agents.iter().all(|agent| agent.ddl().action("replay").is_some()));
+    assert_eq!(data_sources(options(directory.path())).unwrap().len(), 1);
+}
+
+fn catalog(directory: &Path, command: &str) -> String {
+    let file = directory.join("motd");
+    json!([
+        {"type": "file", "title": file, "content": "hello\n", "notify": "Exec[reload]"},
+        {"type": "exec", "title": "reload", "command": ["/bin/sh", "-c", command], "refreshonly": true},
+    ])
+    .to_string()
+}
+
+#[tokio::test]
+async fn a_catalog_is_planned_applied_and_what_is_owed_paid() {
+    let directory = tempfile::tempdir().unwrap();
+    let (apply, ledger) = (
+        agent("catalog", directory.path()),
+        agent("ledger", directory.path()),
+    );
+    let failing = format!("test -e {}/may", directory.path().display());
+    let text = catalog(directory.path(), &failing);
+    let planned = ask(&apply, "plan", json!({"catalog": text})).await.unwrap();
+    assert_eq!(planned["events"][0]["status"], "noop", "{planned}");
+    assert!(!directory.path().join("motd").exists());
+    let failed = ask(&apply, "apply", json!({"catalog": text}))
+        .await
+        .unwrap_err();
+    assert!(
+        failed.message.contains("Exec[reload]"),
+        "{}",
+        failed.message
+    );
+    assert_eq!(failed.data["pending"], 1);
+    let owed = ask(&ledger, "list", json!({})).await.unwrap();
+    assert_eq!(owed["debts"][0]["target"], "Exec[reload]", "{owed}");
+    std::fs::write(directory.path().join("may"), "").unwrap();
+    let paid = ask(&ledger, "replay", json!({})).await.unwrap();
+    assert_eq!(
+        (&paid["pending"], &paid["events"][0]["message"]),
+        (&json!(0), &json!("Triggered 'refresh' from 1 event")),
+        "{paid}"
+    );
+    let again = ask(&apply, "apply", json!({"catalog": text}))
+        .await
+        .unwrap();
+    assert_eq!(again["status"], "unchanged");
+}
+
+#[tokio::test]
+async fn what_is_owed_can_be_dropped_by_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let (apply, ledger) = (
+        agent("catalog", directory.path()),
+        agent("ledger", directory.path()),
+    );
+    let text = catalog(directory.path(), "exit 1");
+    ask(&apply, "apply", json!({"catalog": text}))
+        .await
+        .unwrap_err();
+    ask(&ledger, "drop", json!({"target": "Exec[other]"}))
+        .await
+        .unwrap_err();
+    let dropped = ask(&ledger, "drop", json!({"target": "Exec[reload]"}))
+        .await
+        .unwrap();
+    assert_eq!(dropped, json!({"dropped": 1, "pending": 0}));
+}
+
+#[tokio::test]
+async fn a_run_that_goes_on_and_a_disabled_puppet_are_respected() {
+    let directory = tempfile::tempdir().unwrap();
+    let apply = agent("catalog", directory.path());
+    let text = catalog(directory.path(), "exit 0");
+    let state = StateDir::open(&directory.path().join("state")).unwrap();
+    let lock = state.lock("run.lock", std::time::Duration::ZERO).unwrap();
+    let busy = ask(&apply, "apply", json!({"catalog": text}))
+        .await
+        .unwrap_err();
+    assert!(
+        busy.reason.is_some() && busy.status == Status::Other,
+        "{}",
+        busy.message
+    );
+    drop(lock);
+    let puppet = directory.path().join("puppet");
+    std::fs::create_dir(&puppet).unwrap();
+    std::fs::write(
+        puppet.join("agent_disabled.lock"),
+        r#"{"disabled_message":"hand hacking"}"#,
+    )
+    .unwrap();
+    let disabled = ask(&apply, "apply", json!({"catalog": text}))
+        .await
+        .unwrap_err();
+    assert!(
+        disabled.message.contains("Reason: 'hand hacking'"),
+        "{}",
+        disabled.message
+    );
+    assert!(!directory.path().join("motd").exists());
+}
+
+#[tokio::test]
+async fn a_catalog_that_makes_no_sense_touches_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let apply = agent("catalog", directory.path());
+    let file = directory.path().join("x");
+    for text in [
+        "{".to_owned(),
+        json!([{"type": "file", "title": file, "ensure": "file", "require": "File[/nowhere]"}]).to_string(),
+        json!([{"type": "file", "title": file, "ensure": "file"}, {"type": "nosuchtype", "title": "x"}]).to_string(),
+    ] {
+        let refused = ask(&apply, "apply", json!({"catalog": text})).await.unwrap_err();
+        assert_eq!(refused.status, Status::InvalidData, "{}", refused.message);
+    }
+    assert!(!file.exists());
+}
