@@ -184,7 +184,7 @@ fn build(directory: &Path, organisation: &Organisation, blueprint: Blueprint) ->
     for agent in agents {
         registry.add(agent, blueprint.limits).unwrap();
     }
-    let mut data_sources = assemble::data_sources(Default::default()).unwrap();
+    let mut data_sources = assemble::data_sources(muster_catalog::Options::default()).unwrap();
     data_sources.extend(blueprint.data);
     let now = blueprint.clock.now();
     let (policy, problems) = policy::load(&path("policies"), Verdict::Deny);

@@ -104,7 +104,7 @@ pub(crate) async fn apply(
         wish,
     };
     let report = cx.blocking(move |cancel| work.run(cancel, tell)).await??;
-    answer(report)
+    answer(&report)
 }
 
 struct Work {
@@ -124,7 +124,7 @@ impl Work {
         let puppets = self.options.puppet_state.clone();
         let puppets = puppets.unwrap_or_else(|| puppet_state(self.system.root()));
         let patience = Duration::from_secs(self.options.lock_wait);
-        let _until_the_end = RunLock::take(&state, &puppets, patience).map_err(locked)?;
+        let _until_the_end = RunLock::take(&state, &puppets, patience).map_err(|error| locked(&error))?;
         let options = RunOptions {
             noop: self.wish.noop,
             tags: self.wish.tags,
@@ -207,8 +207,8 @@ fn invalid(error: &catalog::CatalogError) -> ActionError {
     ActionError::invalid(format!("the catalog is refused: {}", chain(error)))
 }
 
-fn locked(error: LockError) -> ActionError {
-    let message = chain(&error);
+fn locked(error: &LockError) -> ActionError {
+    let message = chain(error);
     match error {
         LockError::Running { .. } | LockError::Puppet { .. } => ActionError {
             status: Status::Other,
@@ -234,7 +234,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     line
 }
 
-fn answer(report: Report) -> Result<Outcome, ActionError> {
+fn answer(report: &Report) -> Result<Outcome, ActionError> {
     let statuses = &report.resource_statuses;
     let count = |is: fn(&muster_engine::report::Status) -> bool| {
         statuses.iter().filter(|status| is(status)).count()

@@ -25,7 +25,7 @@ fn options(directory: &Path) -> Options {
 
 fn agent(name: &str, directory: &Path) -> Agent {
     let mut agents = agents(options(directory)).unwrap();
-    agents.retain(|agent| agent.ddl().metadata().name == name);
+    agents.retain(|agent| agent.name() == name);
     agents.remove(0)
 }
 
@@ -64,7 +64,11 @@ fn catalogs_are_applied_only_where_the_operator_says_so() {
     };
     let agents = agents(off).unwrap();
     assert_eq!(agents.len(), 1);
-    assert!(agents.iter().all(|agent| agent.ddl().action("replay").is_some()));
+    assert!(
+        agents
+            .iter()
+            .all(|agent| agent.ddl().action("replay").is_some())
+    );
     assert_eq!(data_sources(options(directory.path())).unwrap().len(), 1);
 }
 
