@@ -20,6 +20,7 @@ mod graph;
 pub mod ledger;
 pub mod lint;
 pub mod lock;
+mod memo;
 pub mod memory;
 pub mod munge;
 pub mod plan;
@@ -35,4 +36,4 @@ mod world;
 
 pub use engine::Engine;
 pub use error::EngineError;
-pub use resource_type::{Cx, Generates, ResourceType, Siblings, Wanted};
+pub use resource_type::{Cx, Generates, ResourceType, Siblings, Sources, Wanted};

@@ -159,7 +159,10 @@ fn wanted(kind: Kind) -> String {
         Kind::Int => "a whole number".to_owned(),
         Kind::Bool => "true or false".to_owned(),
         Kind::Path => "an absolute path without `..`".to_owned(),
-        Kind::Mode => "octal permission bits as text, such as `0644`".to_owned(),
+        Kind::Mode => {
+            "permission bits as text, octal such as `0644` or symbolic such as `u+rw,go-w`"
+                .to_owned()
+        }
         Kind::List => "a text or a list of texts".to_owned(),
         Kind::Seconds => "seconds, such as `300` or `0.5`".to_owned(),
     }
@@ -183,14 +186,31 @@ pub(crate) fn path(text: &str) -> Option<String> {
     clean.then(|| format!("/{}", parts.join("/")))
 }
 
-/// Four octal digits. A number would have lost its leading zero, and with it whether it was octal.
+/// Four octal digits, or symbolic clauses as they are. A number would have lost its leading zero, and with it whether it
+/// was octal.
 fn mode(text: &str) -> Option<String> {
+    if symbolic(text) {
+        return Some(text.to_owned());
+    }
     let octal =
-        (3..=5).contains(&text.len()) && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
+        (1..=5).contains(&text.len()) && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
     let bits = u32::from_str_radix(text, 8)
         .ok()
         .filter(|bits| octal && *bits <= 0o7777)?;
     Some(format!("{bits:04o}"))
+}
+
+/// Clauses `WHO OP PERMISSIONS` with commas between them, as chmod knows them.
+fn symbolic(text: &str) -> bool {
+    text.split(',').all(|clause| {
+        let rest = clause.trim_start_matches(['u', 'g', 'o', 'a']);
+        let (op, permissions) = rest.split_at_checked(1).unwrap_or_default();
+        "-=+".contains(op)
+            && !op.is_empty()
+            && permissions
+                .chars()
+                .all(|letter| "-=+rstwxXugo".contains(letter))
+    })
 }
 
 fn seconds(text: &str) -> bool {

@@ -2,12 +2,15 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::path::PathBuf;
 
 use muster_system::System;
 use muster_system::command::Cancel;
 
 use crate::error::EngineError;
+use crate::memo::Memo;
 use crate::plan::{Change, Plan, State};
+use crate::providers::bucket::Buckets;
 use crate::resource::{Resource, Values};
 use crate::schema::Schema;
 
@@ -105,6 +108,13 @@ impl Siblings for () {
     }
 }
 
+/// Finds the files that `puppet:` URLs stand for, and brings them to this machine if need be.
+pub trait Sources: fmt::Debug {
+    /// The path of the node's own at which the file or directory lies; `None` when there is none, which lets the next
+    /// source of a list be tried. The error is one line for people.
+    fn locate(&self, url: &str) -> Result<Option<PathBuf>, String>;
+}
+
 /// A resource by type and name, which may be in the catalog or not.
 pub type Wanted = (&'static str, String);
 
@@ -130,6 +140,10 @@ pub struct Cx<'a> {
     pub cancel: Cancel,
     /// What the people should read besides events: a command's output, a message.
     pub(crate) log: RefCell<Vec<String>>,
+    /// What need not be read again.
+    pub(crate) memo: Memo,
+    /// Where `puppet:` sources lie on this machine.
+    pub(crate) sources: Option<&'a dyn Sources>,
 }
 
 impl<'a> Cx<'a> {
@@ -139,7 +153,23 @@ impl<'a> Cx<'a> {
             system,
             cancel,
             log: RefCell::default(),
+            memo: Memo::default(),
+            sources: None,
         }
+    }
+
+    /// The same, with a place for files whose `source` is a `puppet:` URL. Without one such a file fails.
+    #[must_use]
+    pub fn with_sources(mut self, sources: &'a dyn Sources) -> Self {
+        self.sources = Some(sources);
+        self
+    }
+
+    /// The same, keeping what files were before in this directory, where no `filebucket` says otherwise.
+    #[must_use]
+    pub fn with_bucket(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.memo.buckets = Buckets::new(directory);
+        self
     }
 
     /// Adds a line to [`crate::engine::Outcome::log`].

@@ -26,7 +26,7 @@ pub enum Kind {
     Bool,
     /// An absolute path, kept without doubled or trailing slashes.
     Path,
-    /// Octal permission bits, kept as text of four digits: `0644`.
+    /// Permission bits: octal, kept as text of four digits (`0644`), or symbolic, kept as it is (`u+rw,go-w`).
     Mode,
     /// List of texts; one text counts as a list of one.
     List,

@@ -9,18 +9,21 @@ const LINK_LIMIT: usize = 40;
 
 /// What a path leads to when links are followed; `None` when that is nothing, or a loop.
 pub fn follow(system: &dyn System, path: &Path) -> Result<Option<Metadata>, SystemError> {
+    end(system, path).map(|(_, found)| found)
+}
+
+/// Where a path leads to when links are followed, and what is there; `None` when that is nothing, or a loop.
+pub fn end(system: &dyn System, path: &Path) -> Result<(PathBuf, Option<Metadata>), SystemError> {
     let mut path = path.to_owned();
     for _ in 0..LINK_LIMIT {
-        let Some(metadata) = system.metadata(&path)? else {
-            return Ok(None);
-        };
-        if metadata.kind != muster_system::FileKind::Link {
-            return Ok(Some(metadata));
+        let found = system.metadata(&path)?;
+        if found.is_none_or(|found| found.kind != muster_system::FileKind::Link) {
+            return Ok((path, found));
         }
         let target = system.read_link(&path)?;
         path = lexical(&path.parent().unwrap_or(Path::new("/")).join(target));
     }
-    Ok(None)
+    Ok((path, None))
 }
 
 /// Creates the directories that are missing above and at `path`.

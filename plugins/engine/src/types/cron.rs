@@ -10,7 +10,7 @@ use crate::providers::names;
 use crate::providers::parsed_file::crontab::{CrontabFormat, TIMES, UNMANAGED};
 use crate::providers::parsed_file::{FOUND_AS, ParsedFile};
 use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType};
+use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
 use crate::schema::{Attribute, Kind, Schema};
 
 const SPOOL: &str = "/var/spool/cron/crontabs";
@@ -169,6 +169,14 @@ impl ResourceType for Cron {
         file(cx, &plan.resource)?.apply(cx, &SCHEMA, plan)
     }
 
+    /// The user whose job it is.
+    fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
+        let user = resource.text("user");
+        user.map(|user| ("user", user.to_owned()))
+            .into_iter()
+            .collect()
+    }
+
     fn find(&self, cx: &Cx<'_>, title: &str) -> Result<State, EngineError> {
         let found = self
             .instances(cx)?
@@ -228,8 +236,8 @@ fn file(cx: &Cx<'_>, resource: &Resource) -> Result<ParsedFile, EngineError> {
     let path = PathBuf::from(SPOOL).join(user);
     let here = cx.system.root() == Path::new("/");
     let installer = ["crontab", "-u", user, "-"].map(str::to_owned).to_vec();
-    let known = names::user(cx.system, user)
-        .map_err(EngineError::during(resource, "looking the user up"))?;
+    let known =
+        names::user(cx, user).map_err(EngineError::during(resource, "looking the user up"))?;
     let owner = names::settable_owner(cx.system, known.as_ref()).map_err(EngineError::during(
         resource,
         "looking at the machine's root",

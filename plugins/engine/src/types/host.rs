@@ -6,7 +6,7 @@ use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
 use crate::providers::parsed_file::{Format, ParsedFile, Record};
 use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType};
+use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
 use crate::schema::{Attribute, Kind, Schema};
 
 const HOSTS: &str = "/etc/hosts";
@@ -79,6 +79,11 @@ impl ResourceType for Host {
 
     fn apply(&self, cx: &Cx<'_>, plan: &Plan, _: &Change) -> Result<(), EngineError> {
         file(&plan.resource).apply(cx, &SCHEMA, plan)
+    }
+
+    /// The file that it is a line of.
+    fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
+        file(resource).autorequires()
     }
 
     fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {

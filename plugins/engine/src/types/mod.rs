@@ -3,13 +3,18 @@
 pub mod cron;
 pub mod exec;
 pub mod file;
+pub mod filebucket;
 pub mod group;
 pub mod host;
 pub mod mailalias;
 pub mod notify;
 pub mod package;
+pub mod resources;
+pub mod schedule;
 pub mod service;
 pub mod ssh_authorized_key;
+pub mod stage;
+pub mod tidy;
 pub mod user;
 
 use crate::resource_type::ResourceType;
@@ -20,13 +25,18 @@ pub fn all() -> Vec<Box<dyn ResourceType>> {
         Box::new(cron::Cron),
         Box::new(exec::Exec),
         Box::new(file::File),
+        Box::new(filebucket::Filebucket),
         Box::new(group::Group),
         Box::new(host::Host),
         Box::new(mailalias::Mailalias),
         Box::new(notify::Notify),
         Box::new(package::Package),
+        Box::new(resources::Resources),
+        Box::new(schedule::Schedule),
         Box::new(service::Service),
         Box::new(ssh_authorized_key::SshAuthorizedKey),
+        Box::new(stage::Stage),
+        Box::new(tidy::Tidy),
         Box::new(user::User),
     ]
 }

@@ -9,7 +9,7 @@ use crate::plan::{Change, Plan, State};
 use crate::providers::names::{self, User};
 use crate::providers::parsed_file::{Format, ParsedFile, Record};
 use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType};
+use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
 use crate::schema::{Attribute, Kind, Schema};
 
 static SCHEMA: Schema = Schema {
@@ -145,6 +145,15 @@ impl ResourceType for SshAuthorizedKey {
         file.apply(cx, &SCHEMA, plan)
     }
 
+    /// The user whose account it opens, and the file itself where the catalog has that.
+    fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
+        let user = resource.text("user").map(|user| ("user", user.to_owned()));
+        let target = resource
+            .text("target")
+            .map(|target| ("file", target.to_owned()));
+        user.into_iter().chain(target).collect()
+    }
+
     fn find(&self, cx: &Cx<'_>, title: &str) -> Result<State, EngineError> {
         let all = self.instances(cx)?;
         let found = all.into_iter().find(|(name, _)| name == title);
@@ -155,7 +164,7 @@ impl ResourceType for SshAuthorizedKey {
         let all = Resource::named(&SCHEMA, "*")?;
         let failing = |error: SystemError| EngineError::during(&all, "listing keys")(error);
         let mut instances = Vec::new();
-        for user in names::users(cx.system).map_err(failing)? {
+        for user in names::users(cx).map_err(failing)? {
             let file = ParsedFile::plain(&KeysFormat, default_target(&user));
             for (name, mut values) in file.instances(cx.system).map_err(failing)? {
                 values.insert("user".to_owned(), Value::Text(user.name.clone()));
@@ -173,8 +182,9 @@ fn default_target(user: &User) -> PathBuf {
 /// The file of the resource; `None` when it depends on a user that does not exist.
 fn file(cx: &Cx<'_>, resource: &Resource) -> Result<Option<ParsedFile>, EngineError> {
     let user = match resource.text("user") {
-        Some(user) => names::user(cx.system, user)
-            .map_err(EngineError::during(resource, "looking the user up"))?,
+        Some(user) => {
+            names::user(cx, user).map_err(EngineError::during(resource, "looking the user up"))?
+        }
         None => None,
     };
     let target = resource

@@ -10,7 +10,7 @@ use crate::providers::accounts::{
     self, NewUser, Password, User as Account, UserChange, dates, name,
 };
 use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType};
+use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
 use crate::schema::{Attribute, Kind, Schema};
 
 const BOOL: Kind = Kind::Bool;
@@ -183,6 +183,28 @@ impl ResourceType for User {
             accounts.create_user(&new_user(resource))
         };
         made.map_err(|error| error.of(resource))
+    }
+
+    /// Its groups: the primary one by name or number, the others by name.
+    fn autorequires(&self, resource: &Resource, siblings: &dyn Siblings) -> Vec<Wanted> {
+        let primary = match resource.get("gid") {
+            Some(Value::Int(number)) => {
+                let groups = siblings.of_type("group");
+                let same =
+                    |group: &&Resource| group.get("gid").and_then(Value::as_int) == Some(*number);
+                groups
+                    .into_iter()
+                    .find(same)
+                    .map(|group| group.name.clone())
+            }
+            name => name.and_then(Value::as_text).map(str::to_owned),
+        };
+        let others = resource.list("groups").into_iter().map(str::to_owned);
+        primary
+            .into_iter()
+            .chain(others)
+            .map(|group| ("group", group))
+            .collect()
     }
 
     fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {

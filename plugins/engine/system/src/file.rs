@@ -16,7 +16,7 @@ pub enum FileKind {
 }
 
 /// What `lstat` tells.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metadata {
     /// File, directory, link or other.
     pub kind: FileKind,
@@ -30,6 +30,12 @@ pub struct Metadata {
     pub size: u64,
     /// Last change of the content.
     pub modified: SystemTime,
+    /// Last look at the content, as exactly as the file system keeps it.
+    pub accessed: SystemTime,
+    /// Last change of the content, the owner, the mode or the number of names.
+    pub changed: SystemTime,
+    /// Which file it is on its file system: another one when it was replaced as a whole.
+    pub inode: u64,
 }
 
 /// Mode, owner and group to set; `None` leaves as is.

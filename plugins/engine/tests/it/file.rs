@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use muster_engine::resource::Value;
+use muster_system::System;
 use serde_json::json;
 
 use crate::support::{Scratch, apply, check, converges, error, fake, messages, nothing};
@@ -142,7 +143,7 @@ fn a_directory_is_only_removed_by_force() {
     ] {
         let outcome = apply(&scratch.engine, "file", "/tmp/d", words);
         assert!(
-            error(&outcome).contains("only removed with `force=true`"),
+            error(&outcome).contains("use 'force' to override"),
             "{}",
             error(&outcome)
         );
@@ -216,7 +217,7 @@ fn a_source_is_copied_and_followed() {
         json!({"source": "/tmp/nothing"}),
     );
     assert!(
-        error(&outcome).contains("reading the source /tmp/nothing"),
+        error(&outcome).contains("source(s) /tmp/nothing: nothing is there"),
         "{}",
         error(&outcome)
     );
@@ -278,7 +279,7 @@ fn owners_are_compared_by_number_and_told_by_name() {
         (Some(&Value::from("rip")), Some(&Value::from("web")))
     );
     let outcome = apply(&engine, "file", "/srv/x", json!({"owner": "ghost"}));
-    assert!(error(&outcome).contains("user `ghost` does not exist"));
+    assert!(error(&outcome).contains("Could not find user ghost"));
 }
 
 #[test]
@@ -319,7 +320,7 @@ fn what_is_there_without_being_desired_is_left_alone() {
         json!({"content": "x"}),
     );
     assert!(
-        error(&outcome).contains("its directory /no/such/dir does not exist"),
+        error(&outcome).contains("parent directory /no/such/dir does not exist"),
         "{}",
         error(&outcome)
     );
@@ -330,19 +331,35 @@ fn what_this_version_does_not_do_is_refused_clearly() {
     let (_, engine) = fake();
     for (words, expected) in [
         (
-            json!({"source": "puppet:///modules/x"}),
+            json!({"source": "https://example.com/x"}),
+            "must be a path of the machine itself or a `puppet:` URL",
+        ),
+        (
+            json!({"source": "relative"}),
             "must be a path of the machine itself",
         ),
+        (json!({"mode": "u+q"}), "octal such as `0644` or symbolic"),
+        (json!({"mode": 644}), "must be permission bits as text"),
         (
-            json!({"mode": "u+rwx"}),
-            "must be octal permission bits as text",
+            json!({"recurse": "sideways"}),
+            "must be one of true, false, remote",
+        ),
+        (json!({"recurse": "remote"}), "which needs a `source`"),
+        (json!({"recurselimit": -1}), "must be 0 or more"),
+        (json!({"backup": "./x"}), "a suffix has no `/`"),
+        (json!({"checksum": "crc"}), "must be one of sha256"),
+        (
+            json!({"checksum": "mtime", "content": "x"}),
+            "by which `content` cannot be compared",
         ),
         (
-            json!({"mode": 644}),
-            "must be octal permission bits as text",
+            json!({"checksum": "none", "source": "/x"}),
+            "by which `source` cannot be compared",
         ),
-        (json!({"recurse": true}), "must be one of false"),
-        (json!({"backup": "main"}), "file buckets are not supported"),
+        (
+            json!({"checksum_value": "abc", "source": "/x"}),
+            "is no sha256 checksum",
+        ),
         (
             json!({"ensure": "directory", "content": "x"}),
             "which have no content of their own",
@@ -390,4 +407,261 @@ fn a_failure_does_not_stop_the_other_properties() {
     );
     assert_eq!(outcome.events[1].message, "mode changed '0644' to '0600'");
     assert!(outcome.error.is_some());
+}
+
+#[test]
+fn symbolic_modes_start_from_what_is_there() {
+    let scratch = Scratch::new();
+    let engine = &scratch.engine;
+    scratch.write("/tmp/x", "x");
+    converges(engine, "file", "/tmp/x", json!({"mode": "0644"}));
+    let events = converges(engine, "file", "/tmp/x", json!({"mode": "u+x,go-r"}));
+    assert_eq!(
+        messages(&events),
+        ["mode changed '0644' to '0700' (u+x,go-r)"]
+    );
+    assert_eq!(events[0].desired_value, Value::from("u+x,go-r"));
+    assert_eq!(mode(&scratch, "/tmp/x"), 0o700);
+    converges(
+        engine,
+        "file",
+        "/tmp/d",
+        json!({"ensure": "directory", "mode": "g+w"}),
+    );
+    assert_eq!(mode(&scratch, "/tmp/d"), 0o775);
+    converges(
+        engine,
+        "file",
+        "/tmp/new",
+        json!({"content": "x", "mode": "o="}),
+    );
+    assert_eq!(mode(&scratch, "/tmp/new"), 0o640);
+}
+
+#[test]
+fn contents_are_compared_by_the_checksum_that_is_named() {
+    let scratch = Scratch::new();
+    let engine = &scratch.engine;
+    let events = converges(
+        engine,
+        "file",
+        "/tmp/x",
+        json!({"content": "abc", "checksum": "md5"}),
+    );
+    let abc = "{md5}900150983cd24fb0d6963f7d28e17f72";
+    assert_eq!(messages(&events), [format!("defined content as '{abc}'")]);
+    let events = converges(
+        engine,
+        "file",
+        "/tmp/x",
+        json!({"content": "abd", "checksum": "md5"}),
+    );
+    assert_eq!(
+        messages(&events),
+        [format!(
+            "content changed '{abc}' to '{{md5}}4911e516e5aa21d327512e0c8b197616'"
+        )]
+    );
+}
+
+#[test]
+fn by_its_time_a_copy_is_good_when_it_is_not_older() {
+    let (system, engine) = fake();
+    system.file("/srv/from", "one");
+    let words = || json!({"source": "/srv/from", "checksum": "mtime"});
+    let events = converges(&engine, "file", "/srv/to", words());
+    assert_eq!(
+        messages(&events),
+        ["defined content as '{mtime}2023-11-14 22:13:20 UTC'"]
+    );
+    system.set_now(system.now() + std::time::Duration::from_mins(1));
+    system.file("/srv/from", "two");
+    system.set_now(system.now() + std::time::Duration::from_mins(1));
+    let events = converges(&engine, "file", "/srv/to", words());
+    assert_eq!(
+        messages(&events),
+        ["content changed '{mtime}2023-11-14 22:13:20 UTC' to '{mtime}2023-11-14 22:14:20 UTC'"]
+    );
+    assert_eq!(system.text("/srv/to"), "two");
+}
+
+#[test]
+fn a_source_must_have_the_checksum_that_is_demanded() {
+    let scratch = Scratch::new();
+    let engine = &scratch.engine;
+    scratch.write("/tmp/from", "abc");
+    scratch.write("/tmp/to", "old");
+    let sum = &ABC["{sha256}".len()..];
+    let events = converges(
+        engine,
+        "file",
+        "/tmp/to",
+        json!({"source": "/tmp/from", "checksum_value": sum, "ensure": "file"}),
+    );
+    assert_eq!(events[0].property, "checksum_value");
+    assert!(
+        events[0].message.ends_with(&format!("to '{sum}'")),
+        "{events:?}"
+    );
+    scratch.write("/tmp/from", "something else");
+    scratch.write("/tmp/to", "old");
+    let outcome = apply(
+        engine,
+        "file",
+        "/tmp/to",
+        json!({"source": "/tmp/from", "checksum_value": sum, "ensure": "file"}),
+    );
+    assert!(
+        error(&outcome).contains("did not match desired checksum; discarding changes"),
+        "{}",
+        error(&outcome)
+    );
+    assert_eq!(scratch.text("/tmp/to"), "old");
+}
+
+#[test]
+fn the_first_source_that_exists_says_what_is_made() {
+    let scratch = Scratch::new();
+    let engine = &scratch.engine;
+    scratch.write("/tmp/second", "abc");
+    let words = || json!({"source": ["/tmp/first", "file:///tmp/second"]});
+    let events = converges(engine, "file", "/tmp/to", words());
+    assert_eq!(messages(&events), [format!("defined content as '{ABC}'")]);
+    scratch.write("/tmp/first", "abd");
+    let events = converges(engine, "file", "/tmp/to", words());
+    assert_eq!(
+        messages(&events),
+        [format!("content changed '{ABC}' to '{ABD}'")]
+    );
+    std::fs::create_dir(scratch.path("/tmp/dir")).unwrap();
+    let events = converges(engine, "file", "/tmp/todir", json!({"source": "/tmp/dir"}));
+    assert_eq!(messages(&events), ["created"]);
+    assert!(scratch.path("/tmp/todir").is_dir());
+    std::os::unix::fs::symlink("second", scratch.path("/tmp/link")).unwrap();
+    converges(
+        engine,
+        "file",
+        "/tmp/tolink",
+        json!({"source": "/tmp/link"}),
+    );
+    assert!(scratch.path("/tmp/tolink").is_symlink());
+    converges(
+        engine,
+        "file",
+        "/tmp/tofile",
+        json!({"source": "/tmp/link", "links": "follow"}),
+    );
+    assert!(!scratch.path("/tmp/tofile").is_symlink());
+    assert_eq!(scratch.text("/tmp/tofile"), "abc");
+}
+
+#[test]
+fn permissions_come_from_the_source_when_asked_for() {
+    let scratch = Scratch::new();
+    let engine = &scratch.engine;
+    scratch.write("/tmp/from", "abc");
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(scratch.path("/tmp/from"), private).unwrap();
+    let words = |word: &str| json!({"source": "/tmp/from", "source_permissions": word});
+    converges(engine, "file", "/tmp/to", words("use_when_creating"));
+    assert_eq!(mode(&scratch, "/tmp/to"), 0o600);
+    let public = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(scratch.path("/tmp/from"), public).unwrap();
+    assert!(converges(engine, "file", "/tmp/to", words("use_when_creating")).is_empty());
+    let events = converges(engine, "file", "/tmp/to", words("use"));
+    assert_eq!(messages(&events), ["mode changed '0600' to '0644'"]);
+}
+
+#[test]
+fn a_link_can_be_followed_to_what_it_points_to() {
+    let scratch = Scratch::new();
+    let engine = &scratch.engine;
+    scratch.write("/tmp/real", "old");
+    std::os::unix::fs::symlink("real", scratch.path("/tmp/link")).unwrap();
+    let words = json!({"content": "abc", "mode": "0600", "links": "follow"});
+    converges(engine, "file", "/tmp/link", words);
+    assert!(scratch.path("/tmp/link").is_symlink());
+    assert_eq!(
+        (
+            scratch.text("/tmp/real").as_str(),
+            mode(&scratch, "/tmp/real")
+        ),
+        ("abc", 0o600)
+    );
+}
+
+#[test]
+fn a_bucket_keeps_what_was_replaced_and_gives_it_back() {
+    let scratch = Scratch::new();
+    let engine = &scratch.engine;
+    scratch.write("/tmp/x", "abc");
+    let resource = check(
+        engine,
+        "file",
+        "/tmp/x",
+        json!({"content": "new", "backup": "puppet"}),
+    )
+    .unwrap();
+    let outcome = engine.apply(&resource, muster_system::command::Cancel::default(), false);
+    let sum = &ABC["{sha256}".len()..];
+    assert_eq!(
+        outcome.log,
+        [format!("Filebucketed /tmp/x to puppet with sum {sum}")]
+    );
+    let place = format!("/var/lib/muster/clientbucket/b/a/7/8/1/6/b/f/{sum}");
+    assert_eq!(scratch.text(&format!("{place}/contents")), "abc");
+    assert_eq!(scratch.text(&format!("{place}/paths")), "/tmp/x\n");
+    assert_eq!(mode(&scratch, &format!("{place}/contents")), 0o440);
+    scratch.write("/tmp/y", "abc");
+    converges(
+        engine,
+        "file",
+        "/tmp/y",
+        json!({"ensure": "absent", "backup": "puppet"}),
+    );
+    assert_eq!(scratch.text(&format!("{place}/paths")), "/tmp/x\n/tmp/y\n");
+    let events = converges(
+        engine,
+        "file",
+        "/tmp/x",
+        json!({"content": ABC, "backup": "puppet"}),
+    );
+    assert!(events[0].message.ends_with(&format!("to '{ABC}'")));
+    assert_eq!(scratch.text("/tmp/x"), "abc");
+    let outcome = apply(
+        engine,
+        "file",
+        "/tmp/x",
+        json!({"content": "newer", "backup": "main"}),
+    );
+    assert!(
+        error(&outcome).contains("Could not find filebucket main specified in backup"),
+        "{}",
+        error(&outcome)
+    );
+    assert_eq!(scratch.text("/tmp/x"), "abc");
+}
+
+#[test]
+fn a_directory_is_copied_before_force_removes_it() {
+    let scratch = Scratch::new();
+    scratch.write("/tmp/d/sub/inner", "abc");
+    let words = json!({"ensure": "absent", "force": true, "backup": ".old"});
+    converges(&scratch.engine, "file", "/tmp/d", words);
+    assert!(!scratch.path("/tmp/d").exists());
+    assert_eq!(scratch.text("/tmp/d.old/sub/inner"), "abc");
+}
+
+#[test]
+fn a_place_for_the_trial_and_a_word_for_it_can_be_named() {
+    let scratch = Scratch::new();
+    let words = json!({
+        "content": "100% good",
+        "validate_cmd": "/bin/grep -q '100% good' FILE",
+        "validate_replacement": "FILE",
+        "staging_location": "/var/trial",
+    });
+    converges(&scratch.engine, "file", "/tmp/x", words);
+    assert_eq!(scratch.text("/tmp/x"), "100% good");
+    assert!(!scratch.path("/var/trial").exists());
 }

@@ -15,4 +15,8 @@ mod munge;
 mod package;
 mod parsed_files;
 mod plan;
+mod purging;
+mod recursion;
+mod relations;
+mod schedules;
 mod service;

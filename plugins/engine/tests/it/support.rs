@@ -6,7 +6,7 @@ use std::sync::Arc;
 use muster_engine::engine::Outcome;
 use muster_engine::event::{Event, EventStatus};
 use muster_engine::resource::{Resource, Value};
-use muster_engine::{Engine, EngineError};
+use muster_engine::{Cx, Engine, EngineError, Siblings, Wanted};
 use muster_system::System;
 use muster_system::command::{Cancel, Output};
 use muster_system::fake::FakeSystem;
@@ -17,6 +17,7 @@ use serde_json::{Map, Value as Json};
 pub(crate) struct Scratch {
     directory: tempfile::TempDir,
     pub(crate) engine: Engine,
+    pub(crate) system: Arc<dyn System>,
 }
 
 impl Scratch {
@@ -28,7 +29,8 @@ impl Scratch {
         let system: Arc<dyn System> = Arc::new(RealSystem::new(directory.path().to_owned()));
         Self {
             directory,
-            engine: Engine::new(system),
+            engine: Engine::new(Arc::clone(&system)),
+            system,
         }
     }
 
@@ -140,4 +142,72 @@ pub(crate) fn error(outcome: &Outcome) -> String {
 /// No words at all.
 pub(crate) fn nothing() -> Json {
     Json::Object(Map::new())
+}
+
+/// The other resources, as a catalog would show them.
+#[derive(Default)]
+pub(crate) struct Others(pub(crate) Vec<Resource>);
+
+impl Siblings for Others {
+    fn find(&self, type_name: &str, name: &str) -> Option<&Resource> {
+        let same = |other: &&Resource| {
+            other.type_name == type_name && (other.title == name || other.name == name)
+        };
+        self.0.iter().find(same)
+    }
+
+    fn of_type(&self, type_name: &str) -> Vec<&Resource> {
+        self.0
+            .iter()
+            .filter(|other| other.type_name == type_name)
+            .collect()
+    }
+}
+
+impl Others {
+    /// Resources by type, title and words.
+    pub(crate) fn of<const N: usize>(engine: &Engine, all: [(&str, &str, Json); N]) -> Self {
+        let checked = |(kind, title, words)| check(engine, kind, title, words).unwrap();
+        Self(all.into_iter().map(checked).collect())
+    }
+}
+
+/// What the resource brings with it.
+pub(crate) fn generate(
+    cx: &Cx<'_>,
+    resource: &Resource,
+    others: &Others,
+) -> Result<Vec<Resource>, EngineError> {
+    let types = muster_engine::types::all();
+    let known = types
+        .iter()
+        .find(|known| known.schema().type_name == resource.type_name)
+        .unwrap();
+    known.generate(cx, resource, others)
+}
+
+/// What comes before the resource without being told to.
+pub(crate) fn autorequires(resource: &Resource, others: &Others) -> Vec<Wanted> {
+    let types = muster_engine::types::all();
+    let known = types
+        .iter()
+        .find(|known| known.schema().type_name == resource.type_name)
+        .unwrap();
+    known.autorequires(resource, others)
+}
+
+/// Applies all of them in order; the messages of all events.
+pub(crate) fn apply_all(engine: &Engine, all: &[Resource]) -> Vec<String> {
+    let mut said = Vec::new();
+    for resource in all {
+        let outcome = engine.apply(resource, Cancel::default(), false);
+        assert!(outcome.error.is_none(), "{:?}", outcome.error);
+        said.extend(
+            outcome
+                .events
+                .iter()
+                .map(|event| format!("{}: {}", event.resource, event.message)),
+        );
+    }
+    said
 }

@@ -1,6 +1,9 @@
-//! The tools that install packages, behind one trait. One so far: apt with dpkg.
+//! The tools that install packages, behind one trait.
 
 pub mod apt;
+pub mod dpkg;
+pub(crate) mod memo;
+mod tool;
 
 use crate::error::EngineError;
 use crate::resource::Resource;

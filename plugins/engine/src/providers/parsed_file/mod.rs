@@ -17,7 +17,7 @@ use super::paths;
 use crate::error::EngineError;
 use crate::plan::{Plan, State, is_absent};
 use crate::resource::{Resource, Value, Values};
-use crate::resource_type::Cx;
+use crate::resource_type::{Cx, Wanted};
 use crate::schema::Schema;
 
 /// Longest file that is read, in bytes.
@@ -53,6 +53,11 @@ impl ParsedFile {
             directory: None,
             installer: None,
         }
+    }
+
+    /// What comes before a record of this file: the file itself, where the catalog has that.
+    pub fn autorequires(&self) -> Vec<Wanted> {
+        vec![("file", self.path.to_string_lossy().into_owned())]
     }
 
     /// The records; a file that is not there has none.

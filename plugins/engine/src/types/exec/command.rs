@@ -128,8 +128,7 @@ fn with_argv(cx: &Cx<'_>, resource: &Resource, argv: Vec<String>) -> Result<Comm
     Ok(command)
 }
 
-type LookUp =
-    fn(&dyn muster_system::System, &str) -> Result<Option<u32>, muster_system::SystemError>;
+type LookUp = fn(&Cx<'_>, &str) -> Result<Option<u32>, muster_system::SystemError>;
 
 fn number(
     cx: &Cx<'_>,
@@ -140,7 +139,7 @@ fn number(
     let Some(who) = resource.text(name) else {
         return Ok(None);
     };
-    let id = look_up(cx.system, who).map_err(EngineError::during(
+    let id = look_up(cx, who).map_err(EngineError::during(
         resource,
         format!("looking {name} {who} up"),
     ))?;

@@ -287,7 +287,7 @@ impl System for FakeSystem {
 
     fn set_attributes(&self, path: &Path, attributes: &Attributes) -> Result<(), SystemError> {
         self.with("set the attributes of", path, false, |inner, at| {
-            inner.tree.set(at, attributes)
+            inner.tree.set(at, attributes, inner.now)
         })
     }
 

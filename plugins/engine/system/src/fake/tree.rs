@@ -25,11 +25,17 @@ struct Node {
     uid: u32,
     gid: u32,
     modified: SystemTime,
+    changed: SystemTime,
+    inode: u64,
 }
 
 /// All nodes by their path without links; always has `/`.
 #[derive(Debug)]
-pub(super) struct Tree(BTreeMap<PathBuf, Node>);
+pub(super) struct Tree {
+    nodes: BTreeMap<PathBuf, Node>,
+    /// How many nodes were put there so far.
+    puts: u64,
+}
 
 impl Tree {
     pub(super) fn new(now: SystemTime) -> Self {
@@ -39,14 +45,19 @@ impl Tree {
             uid: 0,
             gid: 0,
             modified: now,
+            changed: now,
+            inode: 0,
         };
-        Self(BTreeMap::from([(PathBuf::from("/"), root)]))
+        Self {
+            nodes: BTreeMap::from([(PathBuf::from("/"), root)]),
+            puts: 0,
+        }
     }
 
     /// The path without links.
     pub(super) fn resolve(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
         resolve(path, follow, &|at| {
-            Ok(match self.0.get(at).map(|node| &node.content) {
+            Ok(match self.nodes.get(at).map(|node| &node.content) {
                 Some(Content::Link(target)) => Some(target.clone()),
                 _ => None,
             })
@@ -54,7 +65,7 @@ impl Tree {
     }
 
     pub(super) fn metadata(&self, at: &Path) -> Option<Metadata> {
-        self.0.get(at).map(|node| Metadata {
+        self.nodes.get(at).map(|node| Metadata {
             kind: match node.content {
                 Content::File(_) => FileKind::File,
                 Content::Directory => FileKind::Directory,
@@ -69,11 +80,14 @@ impl Tree {
                 Content::Link(target) => target.as_os_str().len() as u64,
             },
             modified: node.modified,
+            accessed: node.modified,
+            changed: node.changed,
+            inode: node.inode,
         })
     }
 
     pub(super) fn content(&self, at: &Path) -> io::Result<&Content> {
-        self.0
+        self.nodes
             .get(at)
             .map(|node| &node.content)
             .ok_or_else(|| Errno::ENOENT.into())
@@ -82,7 +96,7 @@ impl Tree {
     pub(super) fn names(&self, at: &Path) -> io::Result<Vec<String>> {
         match self.content(at)? {
             Content::Directory => Ok(self
-                .0
+                .nodes
                 .keys()
                 .filter(|path| path.parent() == Some(at))
                 .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
@@ -100,7 +114,7 @@ impl Tree {
         now: SystemTime,
     ) -> io::Result<()> {
         self.parent_is_directory(at)?;
-        let old = self.0.get(at);
+        let old = self.nodes.get(at);
         let default = match content {
             Content::File(_) => 0o644,
             Content::Directory => 0o755,
@@ -116,13 +130,22 @@ impl Tree {
             uid: attributes.uid.or(old.map(|old| old.uid)).unwrap_or(0),
             gid: attributes.gid.or(old.map(|old| old.gid)).unwrap_or(0),
             modified: now,
+            changed: now,
+            inode: self.puts + 1,
         };
-        self.0.insert(at.to_owned(), node);
+        self.puts += 1;
+        self.nodes.insert(at.to_owned(), node);
         Ok(())
     }
 
-    pub(super) fn set(&mut self, at: &Path, attributes: &Attributes) -> io::Result<()> {
-        let node = self.0.get_mut(at).ok_or(Errno::ENOENT)?;
+    pub(super) fn set(
+        &mut self,
+        at: &Path,
+        attributes: &Attributes,
+        now: SystemTime,
+    ) -> io::Result<()> {
+        let node = self.nodes.get_mut(at).ok_or(Errno::ENOENT)?;
+        node.changed = now;
         if !matches!(node.content, Content::Link(_)) {
             node.mode = attributes.mode.unwrap_or(node.mode) & 0o7777;
         }
@@ -135,11 +158,11 @@ impl Tree {
         if let Some(Node {
             content: Content::Directory,
             ..
-        }) = self.0.get(at)
+        }) = self.nodes.get(at)
         {
             return Err(Errno::EISDIR.into());
         }
-        self.0.remove(at);
+        self.nodes.remove(at);
         Ok(())
     }
 
@@ -147,7 +170,7 @@ impl Tree {
         if at == Path::new("/") {
             return Err(Errno::EINVAL.into());
         }
-        self.0.retain(|path, _| !path.starts_with(at));
+        self.nodes.retain(|path, _| !path.starts_with(at));
         Ok(())
     }
 
@@ -166,7 +189,7 @@ impl Tree {
             _ => {}
         }
         let moved: Vec<PathBuf> = self
-            .0
+            .nodes
             .keys()
             .filter(|path| path.starts_with(from))
             .cloned()
@@ -178,8 +201,8 @@ impl Tree {
             } else {
                 to.join(below)
             };
-            if let Some(node) = self.0.remove(&path) {
-                self.0.insert(new, node);
+            if let Some(node) = self.nodes.remove(&path) {
+                self.nodes.insert(new, node);
             }
         }
         Ok(())

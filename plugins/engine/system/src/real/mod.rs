@@ -297,8 +297,25 @@ fn metadata(found: &fs::Metadata) -> Metadata {
         uid: found.uid(),
         gid: found.gid(),
         size: found.size(),
-        modified: found.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+        modified: moment(found.mtime(), found.mtime_nsec()),
+        accessed: moment(found.atime(), found.atime_nsec()),
+        changed: moment(found.ctime(), found.ctime_nsec()),
+        inode: found.ino(),
     }
+}
+
+/// Seconds and nanoseconds since 1970; what cannot be said so is 1970.
+fn moment(seconds: i64, nanoseconds: i64) -> SystemTime {
+    let size = Duration::from_secs(seconds.unsigned_abs());
+    let whole = if seconds < 0 {
+        SystemTime::UNIX_EPOCH.checked_sub(size)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(size)
+    };
+    let rest = Duration::from_nanos(nanoseconds.unsigned_abs());
+    whole
+        .and_then(|whole| whole.checked_add(rest))
+        .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// Size and content, the content cut after `limit` bytes. Never waits for a pipe.

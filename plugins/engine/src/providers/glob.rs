@@ -1,0 +1,195 @@
+//! File names against patterns such as `*.conf`, by the rules of Ruby's `File.fnmatch`: `*`, `?`, `[a-c]`, `[^a]` and `\`.
+//!
+//! One name at a time, never a path. Pure; the work is bounded by the product of both lengths.
+
+/// What stands first in a pattern.
+enum Token {
+    Star,
+    One,
+    Literal(char),
+    /// The choices, and whether the others are meant.
+    Set(Vec<(char, char)>, bool),
+    /// A bracket that is never closed matches nothing.
+    Broken,
+}
+
+/// Whether the name matches. Without `dots` a dot at its beginning is only matched by a dot, as by a shell.
+pub fn matches(pattern: &str, name: &str, dots: bool) -> bool {
+    let tokens = tokens(pattern);
+    let name: Vec<char> = name.chars().collect();
+    let hidden = name.first() == Some(&'.') && !dots;
+    if hidden && !matches!(tokens.first(), Some(Token::Literal('.'))) {
+        return false;
+    }
+    let (mut token, mut at) = (0, 0);
+    // Where the last star stands, and how far the name was when it was met.
+    let mut star: Option<(usize, usize)> = None;
+    while at < name.len() {
+        match (tokens.get(token), name.get(at)) {
+            (Some(Token::Star), _) => {
+                star = Some((token, at));
+                token += 1;
+            }
+            (Some(found), Some(letter)) if found.takes(*letter) => {
+                token += 1;
+                at += 1;
+            }
+            _ => match star {
+                // The star takes one more letter, and what follows it is tried again.
+                Some((place, eaten)) => {
+                    star = Some((place, eaten + 1));
+                    token = place + 1;
+                    at = eaten + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    tokens
+        .get(token..)
+        .is_some_and(|rest| rest.iter().all(|token| matches!(token, Token::Star)))
+}
+
+impl Token {
+    fn takes(&self, letter: char) -> bool {
+        match self {
+            Self::Star | Self::Broken => false,
+            Self::One => true,
+            Self::Literal(own) => *own == letter,
+            Self::Set(ranges, others) => {
+                ranges
+                    .iter()
+                    .any(|(from, to)| (*from..=*to).contains(&letter))
+                    != *others
+            }
+        }
+    }
+}
+
+fn tokens(pattern: &str) -> Vec<Token> {
+    let letters: Vec<char> = pattern.chars().collect();
+    let mut tokens = Vec::new();
+    let mut rest = letters.as_slice();
+    while let Some((first, more)) = rest.split_first() {
+        rest = more;
+        match first {
+            '*' => tokens.push(Token::Star),
+            '?' => tokens.push(Token::One),
+            '[' => match set(more) {
+                Some((set, after)) => {
+                    tokens.push(set);
+                    rest = after;
+                }
+                None => tokens.push(Token::Broken),
+            },
+            // A backslash at the end stands for nothing.
+            '\\' => {
+                if let Some((quoted, after)) = more.split_first() {
+                    tokens.push(Token::Literal(*quoted));
+                    rest = after;
+                }
+            }
+            plain => tokens.push(Token::Literal(*plain)),
+        }
+    }
+    tokens
+}
+
+/// What stands between the brackets, and what comes after them.
+fn set(letters: &[char]) -> Option<(Token, &[char])> {
+    let (others, mut rest) = match letters.split_first() {
+        Some(('^' | '!', rest)) => (true, rest),
+        _ => (false, letters),
+    };
+    let mut ranges = Vec::new();
+    loop {
+        let (first, more) = rest.split_first()?;
+        if *first == ']' {
+            // Empty brackets match nothing, not even the others.
+            let token = if ranges.is_empty() {
+                Token::Broken
+            } else {
+                Token::Set(ranges, others)
+            };
+            return Some((token, more));
+        }
+        let (from, more) = if *first == '\\' {
+            more.split_first()?
+        } else {
+            (first, more)
+        };
+        rest = more;
+        if let ['-', to, after @ ..] = rest
+            && *to != ']'
+        {
+            ranges.push((*from, *to));
+            rest = after;
+        } else {
+            ranges.push((*from, *from));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::matches;
+
+    /// Patterns, and for each name whether Ruby 3.1 lets it match: first as it is, then with `FNM_DOTMATCH`.
+    const RUBY: &str = r#"
+*|1111101110111111110|1111111111111111111
+*.rb|0000000010000000000|0000000011000000000
+a?c|0010000000000000000|0010000000000000000
+[a-c]x|0001000000000000000|0001000000000000000
+[^a-c]x|0000100000000000000|0000110000000000000
+[!a]x|0000100000000000000|0000110000000000000
+\*|0000000100000000000|0000000100000000000
+a*b*c|0010000000100000000|0010000000100000000
+?|0100001100000000100|0100001100000000100
+[]|0000000000000000000|0000000000000000000
+[a|0000000000000000000|0000000000000000000
+a\|0100000000000000000|0100000000000000000
+[.]x|0000000000000000000|0000010000000000000
+.*|0000010001000000001|0000010001000000001
+[*]|0000000100000000000|0000000100000000000
+{a,b}|0000000000000001000|0000000000000001000
+[a-]|0100000000000000100|0100000000000000100
+x[]]y|0000000000000000000|0000000000000000000
+"#;
+    const NAMES: [&str; 19] = [
+        "", "a", "abc", "ax", "dx", ".x", "x", "*", "a.rb", ".rb", "aXbYc", "-x-", "[]", "[a",
+        "a\\", "{a,b}", "-", "x]y", ".a",
+    ];
+
+    #[test]
+    fn names_match_as_in_ruby() {
+        for line in RUBY.lines().filter(|line| !line.is_empty()) {
+            let parts: Vec<&str> = line.split('|').collect();
+            for (dots, wanted) in [(false, parts[1]), (true, parts[2])] {
+                for (name, wanted) in NAMES.iter().zip(wanted.chars()) {
+                    assert_eq!(
+                        matches(parts[0], name, dots),
+                        wanted == '1',
+                        "{} and {name} with dots {dots}",
+                        parts[0]
+                    );
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_quoted_name_matches_itself_alone(name in "\\PC{1,20}", other in "\\PC{1,20}") {
+            let quoted: String = name.chars().flat_map(|letter| ['\\', letter]).collect();
+            prop_assert!(matches(&quoted, &name, true));
+            prop_assert_eq!(matches(&quoted, &other, true), name == other);
+        }
+
+        #[test]
+        fn any_pattern_ends(pattern in "[a*?\\[\\]^\\\\-]{0,40}", name in "[ab-]{0,40}") {
+            let _ = matches(&pattern, &name, true);
+        }
+    }
+}

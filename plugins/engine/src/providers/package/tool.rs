@@ -1,0 +1,107 @@
+//! Running the tools that install packages: nobody is ever asked a question, and what failed is told in the tool's own last
+//! words.
+
+use std::time::Duration;
+
+use muster_system::{Command, Output};
+
+use crate::error::EngineError;
+use crate::resource::Resource;
+use crate::resource_type::Cx;
+
+/// Longest run of one call: a big upgrade over a slow line.
+const LIMIT: Duration = Duration::from_hours(1);
+/// Enough for the list of every package of a big machine, in bytes.
+const OUTPUT: usize = 16 * 1024 * 1024;
+
+/// A call of a tool.
+pub(super) fn command(cx: &Cx<'_>, argv: &[&str]) -> Command {
+    let mut command = Command::new(argv.iter().copied());
+    for (name, value) in [
+        ("DEBIAN_FRONTEND", "noninteractive"),
+        ("APT_LISTCHANGES_FRONTEND", "none"),
+        ("APT_LISTBUGS_FRONTEND", "none"),
+    ] {
+        command.env.insert(name.to_owned(), value.to_owned());
+    }
+    command.timeout = Some(LIMIT);
+    command.output_limit = OUTPUT;
+    command.cancel = cx.cancel.clone();
+    command
+}
+
+/// Runs it; how it ended is for the caller to judge.
+pub(super) fn run(cx: &Cx<'_>, resource: &Resource, argv: &[&str]) -> Result<Output, EngineError> {
+    run_by(cx, resource, &command(cx, argv))
+}
+
+/// The same for a call that was made before.
+pub(super) fn run_by(
+    cx: &Cx<'_>,
+    resource: &Resource,
+    command: &Command,
+) -> Result<Output, EngineError> {
+    let running = format!("running {}", command.argv.join(" "));
+    cx.system
+        .run(command)
+        .map_err(EngineError::during(resource, running))
+}
+
+/// Runs a call that changes something and must succeed. What was known of packages is forgotten.
+pub(super) fn change(cx: &Cx<'_>, resource: &Resource, argv: &[&str]) -> Result<(), EngineError> {
+    change_by(cx, resource, &command(cx, argv)).map(drop)
+}
+
+/// The same for a call that was made before; returns what it said.
+pub(super) fn change_by(
+    cx: &Cx<'_>,
+    resource: &Resource,
+    command: &Command,
+) -> Result<Output, EngineError> {
+    cx.memo.packages.forget();
+    let output = run_by(cx, resource, command)?;
+    if output.success() {
+        Ok(output)
+    } else {
+        Err(refused(resource, &command.argv.join(" "), &output))
+    }
+}
+
+/// The file that `source` names, for a tool that has no other way to get a package.
+pub(super) fn source<'a>(resource: &'a Resource, tool: &str) -> Result<&'a str, EngineError> {
+    resource.text("source").ok_or_else(|| {
+        let problem = format!("You cannot install {tool} packages without a source");
+        EngineError::failed(resource, problem)
+    })
+}
+
+/// The failure of a tool: its errors, or that somebody else is at it.
+pub(super) fn refused(resource: &Resource, what: &str, output: &Output) -> EngineError {
+    let text = output.text();
+    let locked = [
+        "Could not get lock",
+        "Unable to acquire the dpkg",
+        "frontend lock was locked",
+    ];
+    if text
+        .lines()
+        .any(|line| locked.iter().any(|words| line.contains(words)))
+    {
+        let problem =
+            "another process is installing packages and holds the lock; try again when it is done";
+        return EngineError::failed(resource, problem);
+    }
+    let errors: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("E: "))
+        .collect();
+    let said = if errors.is_empty() {
+        text.lines().last().unwrap_or_default().to_owned()
+    } else {
+        errors.join("; ")
+    };
+    EngineError::failed(
+        resource,
+        format!("`{what}` ended with {}: {said}", output.code),
+    )
+}

@@ -1,0 +1,161 @@
+//! Permission bits by symbolic clauses such as `u=rw,g+X,o-rwx`, as chmod(1) reads them. Pure.
+
+const READ: u32 = 4;
+const WRITE: u32 = 2;
+const EXECUTE: u32 = 1;
+
+/// Bits of the owner, the group, the others, and the special ones.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bits {
+    user: u32,
+    group: u32,
+    other: u32,
+    special: u32,
+}
+
+/// The bits that a mode leads to from the current ones: octal digits as they are, clauses one after the other.
+pub(super) fn bits(mode: &str, current: u32, directory: bool) -> Option<u32> {
+    if let Ok(bits) = u32::from_str_radix(mode, 8) {
+        return Some(bits);
+    }
+    let any_execute = directory || current & 0o111 != 0;
+    let start = Bits {
+        special: (current >> 9) & 7,
+        user: (current >> 6) & 7,
+        group: (current >> 3) & 7,
+        other: current & 7,
+    };
+    let bits = mode.split(',').try_fold(start, |bits, clause| {
+        apply(bits, clause.trim(), any_execute)
+    })?;
+    Some((bits.special << 9) | (bits.user << 6) | (bits.group << 3) | bits.other)
+}
+
+/// Whether the mode is written in clauses.
+pub(super) fn is_symbolic(mode: &str) -> bool {
+    u32::from_str_radix(mode, 8).is_err()
+}
+
+fn apply(before: Bits, clause: &str, any_execute: bool) -> Option<Bits> {
+    let actions = clause.find(['-', '+', '='])?;
+    let (who, actions) = clause.split_at_checked(actions)?;
+    let who = if who.is_empty() || who.contains('a') {
+        "ugo"
+    } else {
+        who
+    };
+    let mut after = before;
+    for class in ['u', 'g', 'o'] {
+        if who.contains(class) {
+            one_class(before, &mut after, class, actions, any_execute)?;
+        }
+    }
+    Some(after)
+}
+
+/// Permissions of one class. What is copied from another class is what that one had before the clause.
+fn one_class(
+    before: Bits,
+    after: &mut Bits,
+    class: char,
+    actions: &str,
+    any_execute: bool,
+) -> Option<()> {
+    let mut value = of_class(before, class);
+    let mut action = '+';
+    for letter in actions.chars() {
+        let (mut bit, mut special) = (0, 0);
+        match letter {
+            '-' | '+' => action = letter,
+            '=' => {
+                action = letter;
+                value = 0;
+            }
+            'r' => bit = READ,
+            'w' => bit = WRITE,
+            'x' => bit = EXECUTE,
+            'X' if any_execute && action != '-' => bit = EXECUTE,
+            'X' => {}
+            'u' | 'g' | 'o' => bit = of_class(before, letter),
+            's' => {
+                special = match class {
+                    'u' => 4,
+                    'g' => 2,
+                    _ => 1,
+                }
+            }
+            't' => special = 1,
+            _ => return None,
+        }
+        if action == '-' {
+            value &= !bit;
+            after.special &= !special;
+        } else {
+            value |= bit;
+            after.special |= special;
+        }
+    }
+    match class {
+        'u' => after.user = value,
+        'g' => after.group = value,
+        _ => after.other = value,
+    }
+    Some(())
+}
+
+fn of_class(bits: Bits, class: char) -> u32 {
+    match class {
+        'u' => bits.user,
+        'g' => bits.group,
+        _ => bits.other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::bits;
+
+    /// Each of these is what Puppet 7's `symbolic_mode_to_int` makes of it, and `=X` what chmod(1) does.
+    #[test]
+    fn clauses_lead_from_bits_to_bits() {
+        for (mode, from, directory, to) in [
+            ("0640", 0o777, false, 0o640),
+            ("u+x", 0o644, false, 0o744),
+            ("ug=rw,o=r", 0o000, false, 0o664),
+            ("a=r,ug+w", 0o777, false, 0o664),
+            ("+x", 0o644, false, 0o755),
+            ("go-rwx", 0o755, false, 0o700),
+            ("u=rwX,g+s", 0o644, false, 0o2644),
+            ("u=rwX,g+s", 0o644, true, 0o2744),
+            ("a+X", 0o644, false, 0o644),
+            ("a+X", 0o744, false, 0o755),
+            ("g=u,o=g", 0o640, false, 0o666),
+            ("u+s,o+t", 0o755, false, 0o5755),
+            ("u-s", 0o4755, false, 0o755),
+            ("+t", 0o755, true, 0o1755),
+            ("u=rw-w", 0o777, false, 0o477),
+        ] {
+            assert_eq!(
+                bits(mode, from, directory),
+                Some(to),
+                "{mode} from {from:o}"
+            );
+        }
+        assert_eq!(bits("ux", 0, false), None);
+    }
+
+    proptest! {
+        #[test]
+        fn to_apply_twice_is_to_apply_once(
+            mode in "[ugoa]{0,3}[-+=][rwxst]{0,4}",
+            from in 0_u32..0o10000,
+            directory: bool,
+        ) {
+            let once = bits(&mode, from, directory).unwrap();
+            prop_assert_eq!(bits(&mode, once, directory), Some(once));
+            prop_assert!(once <= 0o7777);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What has to change about a `file`. Pure.
+
+use super::compare::Compare;
+use super::{SCHEMA, mode, source};
+use crate::plan::{Plan, State};
+use crate::providers::digest;
+use crate::resource::{Resource, Value};
+
+/// The difference between the resource and what was found, in Puppet's words.
+pub(super) fn plan(resource: &Resource, state: &State) -> Plan {
+    let mut resource = resource.clone();
+    source::complete(&mut resource, state);
+    search_bits(&mut resource, state);
+    let mut wanted = resource.clone();
+    let sum = content(&mut wanted, &resource, state);
+    if resource.get("replace").and_then(Value::as_bool) == Some(false) && !state.is_absent() {
+        for name in ["ensure", "content", "checksum_value", "target"] {
+            wanted.values.remove(name);
+        }
+    }
+    // The bits of a link mean nothing and cannot be set.
+    if found_kind(state) == Some("link") {
+        wanted.values.remove("mode");
+    }
+    // What lies in a directory of links has targets of its own.
+    if resource.text("recurse").is_some_and(|word| word != "false") {
+        wanted.values.remove("target");
+        if resource.get("target").is_some() && resource.text("ensure") == Some("link") {
+            wanted
+                .values
+                .insert("ensure".to_owned(), Value::from("directory"));
+            resource
+                .values
+                .insert("ensure".to_owned(), Value::from("directory"));
+        }
+    }
+    let symbolic = symbolic(&mut wanted, state);
+    let mut plan = Plan::compare(&SCHEMA, &wanted, state);
+    for change in &mut plan.changes {
+        let to = change.to.as_text().unwrap_or_default();
+        match change.property.as_str() {
+            // What a new file is made of says more than that it is there; Puppet puts it so whatever was there before.
+            "ensure" if matches!(to, "file" | "present") => {
+                if let Some(sum) = &sum {
+                    change.message = format!("defined content as '{sum}'");
+                }
+            }
+            "mode" => {
+                if let Some((from, bits)) = &symbolic {
+                    change.message = format!("mode changed '{from}' to '{bits}' ({to})");
+                }
+            }
+            _ => {}
+        }
+    }
+    Plan { resource, ..plan }
+}
+
+/// Puts the desired checksum in the place of the content, or takes the content out where it does not matter; returns the
+/// checksum that a new file would have.
+fn content(wanted: &mut Resource, resource: &Resource, state: &State) -> Option<Value> {
+    let compare = Compare::of(resource);
+    let own = resource.text("content").and_then(|content| {
+        if let Some(sum) = resource.text("checksum_value") {
+            let kind = resource.text("checksum").unwrap_or("sha256");
+            return Some(format!("{{{kind}}}{sum}"));
+        }
+        // A checksum as content stands for what the bucket keeps under it.
+        let is_sum = digest::parse(content).is_some();
+        if is_sum {
+            return Some(content.to_owned());
+        }
+        compare.of_content(content.as_bytes())
+    });
+    let sum = own.map(Value::Text).or_else(|| source::sum(state).cloned());
+    let enough = state
+        .get("content")
+        .zip(sum.as_ref())
+        .is_some_and(|(found, sum)| compare.suffices(found, sum));
+    let is_file = match resource.text("ensure") {
+        Some("file") => true,
+        Some("present") | None => state.is_absent() || found_kind(state) == Some("file"),
+        Some(_) => false,
+    };
+    match &sum {
+        Some(sum) if is_file && !enough => {
+            drop(wanted.values.insert("content".to_owned(), sum.clone()));
+        }
+        _ => drop(wanted.values.remove("content")),
+    }
+    if resource.get("source").is_none() || !is_file {
+        wanted.values.remove("checksum_value");
+    }
+    sum.filter(|_| is_file)
+}
+
+/// A directory whose mode is given in numbers can be searched by whoever may read it.
+fn search_bits(resource: &mut Resource, state: &State) {
+    let directory = match resource.text("ensure") {
+        Some("directory") => true,
+        Some("present") | None => found_kind(state) == Some("directory"),
+        Some(_) => false,
+    };
+    let mode = resource
+        .text("mode")
+        .and_then(|mode| u32::from_str_radix(mode, 8).ok());
+    if let (true, Some(mode)) = (directory, mode) {
+        let mode = mode | ((mode & 0o444) >> 2);
+        resource
+            .values
+            .insert("mode".to_owned(), Value::Text(format!("{mode:04o}")));
+    }
+}
+
+/// With a symbolic mode: takes it out when the found bits need no change, or returns found and new bits as texts.
+fn symbolic(wanted: &mut Resource, state: &State) -> Option<(String, String)> {
+    let clauses = wanted
+        .text("mode")
+        .filter(|mode| mode::is_symbolic(mode))?
+        .to_owned();
+    let found = state.get("mode")?.as_text()?.to_owned();
+    let current = u32::from_str_radix(&found, 8).ok()?;
+    let directory = found_kind(state) == Some("directory");
+    let bits = mode::bits(&clauses, current, directory)?;
+    if bits == current {
+        wanted.values.remove("mode");
+        return None;
+    }
+    Some((found, format!("{bits:04o}")))
+}
+
+fn found_kind(state: &State) -> Option<&str> {
+    state.get("ensure").and_then(Value::as_text)
+}

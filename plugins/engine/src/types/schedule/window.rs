@@ -1,0 +1,177 @@
+//! Whether a moment lies in a schedule, exactly as Puppet 7 decides it. Pure: the moment and the time zone are given.
+
+use jiff::civil::{Date, Time};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+
+/// A schedule as values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// Hours of the day; none given is all day.
+    pub ranges: Vec<Range>,
+    /// Days of the week, 0 is Sunday; none given is every day.
+    pub days: Vec<i8>,
+    /// How often; none given is always.
+    pub period: Option<Period>,
+    /// Whether periods are compared by their numbers, not by the time between them.
+    pub by_number: bool,
+    /// How many times in a period.
+    pub repeat: i64,
+}
+
+/// From one time of the day to another, over midnight if the second one is not later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    from: Time,
+    to: Time,
+}
+
+/// How often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Period {
+    /// Each hour.
+    Hourly,
+    /// Each day.
+    Daily,
+    /// Each week.
+    Weekly,
+    /// Each month, which is 30 days.
+    Monthly,
+    /// Not at all.
+    Never,
+}
+
+impl Period {
+    /// The period of that name.
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "hourly" => Self::Hourly,
+            "daily" => Self::Daily,
+            "weekly" => Self::Weekly,
+            "monthly" => Self::Monthly,
+            "never" => Self::Never,
+            _ => return None,
+        })
+    }
+
+    fn seconds(self) -> i64 {
+        match self {
+            Self::Hourly => 3600,
+            Self::Daily => 86_400,
+            Self::Weekly => 604_800,
+            Self::Monthly | Self::Never => 2_592_000,
+        }
+    }
+}
+
+impl Range {
+    /// `2 - 4`, `1:30-4:30:15`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (from, to) = text.split_once('-')?;
+        Some(Self {
+            from: time(from)?,
+            to: time(to)?,
+        })
+    }
+
+    /// Whether the moment is in it; `day` judges the day on which the range began.
+    fn has(self, now: Timestamp, today: Date, zone: &TimeZone, day: impl Fn(Date) -> bool) -> bool {
+        let at = |date: Date, time: Time| {
+            let moment = zone.to_timestamp(date.to_datetime(time));
+            moment.unwrap_or(Timestamp::MIN)
+        };
+        let between = |from: (Date, Time), to: (Date, Time)| {
+            (at(from.0, from.1)..=at(to.0, to.1)).contains(&now)
+        };
+        if self.from < self.to {
+            return between((today, self.from), (today, self.to)) && day(today);
+        }
+        let tomorrow = today.saturating_add(1.day());
+        let yesterday = today.saturating_sub(1.day());
+        if between((today, self.from), (tomorrow, self.to)) {
+            return day(today);
+        }
+        between((yesterday, self.from), (today, self.to)) && day(yesterday)
+    }
+}
+
+impl Window {
+    /// Whether something that was last looked at then may be changed now.
+    pub fn allows(&self, checked: Option<Timestamp>, now: Timestamp, zone: &TimeZone) -> bool {
+        let today = now.to_zoned(zone.clone()).date();
+        let day = |date: Date| self.days.is_empty() || self.days.contains(&number(date));
+        let in_range = if self.ranges.is_empty() {
+            day(today)
+        } else {
+            self.ranges
+                .iter()
+                .any(|range| range.has(now, today, zone, day))
+        };
+        // What was never looked at was so in 1970.
+        in_range && self.due(checked.unwrap_or(Timestamp::UNIX_EPOCH), now, zone)
+    }
+
+    fn due(&self, before: Timestamp, now: Timestamp, zone: &TimeZone) -> bool {
+        let Some(period) = self.period else {
+            return true;
+        };
+        let passed = now.as_second() - before.as_second();
+        if period == Period::Never {
+            return false;
+        }
+        if !self.by_number {
+            return passed >= period.seconds() / self.repeat.max(1);
+        }
+        let (before_there, now_there) = (before.to_zoned(zone.clone()), now.to_zoned(zone.clone()));
+        match period {
+            Period::Hourly => before_there.hour() != now_there.hour(),
+            Period::Daily => before_there.day() != now_there.day(),
+            Period::Monthly => before_there.month() != now_there.month(),
+            Period::Weekly => {
+                let (before_day, now_day) = (number(before_there.date()), number(now_there.date()));
+                before_day > now_day || now.duration_since(before).as_secs_f64() > 604_800.0
+            }
+            Period::Never => false,
+        }
+    }
+}
+
+/// 0 is Sunday.
+fn number(date: Date) -> i8 {
+    date.weekday().to_sunday_zero_offset()
+}
+
+fn time(text: &str) -> Option<Time> {
+    let mut parts = [0_i8; 3];
+    let words: Vec<&str> = text.trim().split(':').collect();
+    if words.len() > parts.len() {
+        return None;
+    }
+    for (part, word) in parts.iter_mut().zip(words) {
+        let plain = !word.is_empty() && word.bytes().all(|digit| digit.is_ascii_digit());
+        *part = word.parse().ok().filter(|_| plain)?;
+    }
+    let [hour, minute, second] = parts;
+    Time::new(hour, minute, second, 0).ok()
+}
+
+/// `Tuesday`, `tue`, `2`.
+pub(super) fn weekday(text: &str) -> Option<i8> {
+    const DAYS: [&[&str]; 7] = [
+        &["sun", "sunday"],
+        &["mon", "monday"],
+        &["tue", "tues", "tueday", "tuesday"],
+        &["wed", "wednes", "wedday", "wednesday"],
+        &["thu", "thurs", "thuday", "thursday"],
+        &["fri", "friday"],
+        &["sat", "satur", "satday", "saturday"],
+    ];
+    if let [digit @ b'0'..=b'6'] = text.as_bytes() {
+        return i8::try_from(digit - b'0').ok();
+    }
+    let word = text.to_lowercase();
+    let day = DAYS
+        .iter()
+        .position(|names| names.contains(&word.as_str()))?;
+    i8::try_from(day).ok()
+}
