@@ -124,7 +124,8 @@ impl Work {
         let puppets = self.options.puppet_state.clone();
         let puppets = puppets.unwrap_or_else(|| puppet_state(self.system.root()));
         let patience = Duration::from_secs(self.options.lock_wait);
-        let _until_the_end = RunLock::take(&state, &puppets, patience).map_err(|error| locked(&error))?;
+        let _until_the_end =
+            RunLock::take(&state, &puppets, patience).map_err(|error| locked(&error))?;
         let options = RunOptions {
             noop: self.wish.noop,
             tags: self.wish.tags,
