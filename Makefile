@@ -41,6 +41,8 @@ puppet: ## install Puppet beside us, if we are root and it is missing: the tests
 	@tools/fetch-puppet
 
 bench: tools ## a signed ping over 1,000 and 10,000 nodes beside its floors
+	cargo build --release --locked --bin rpcd
+	cargo run --release --locked --package muster-tests --bin load -- engine
 	cargo run --release --locked --package muster-tests --bin load -- bench
 
 fuzz: ## each decoder for a minute (needs nightly and cargo-fuzz)

@@ -253,5 +253,6 @@ stories! {
     Refresh: m2_a_failed_refresh_is_made_again, m2_killed_at_random;
     Tags: m3_a_run_for_other_tags_loses_nothing, m3_killed_at_random;
     Noop: m4_a_target_in_noop_loses_nothing, m4_killed_at_random;
+    Schedule: m5_a_target_outside_its_schedule_loses_nothing, m5_killed_at_random;
     Kill: m6_a_killed_run_loses_nothing, m6_killed_at_random;
 }

@@ -49,7 +49,11 @@ pub(crate) fn bench(wanted: &Engine) {
     }
     rows.push(row("all files are made", &fresh));
     rows.push(row("nothing is to be done", &again));
-    let user = World::with(&json!([resource("User", "root", &json!({"ensure": "present"}))]));
+    let user = World::with(&json!([resource(
+        "User",
+        "root",
+        &json!({"ensure": "present"})
+    )]));
     let users: Vec<_> = (0..ROUNDS).map(|_| (user.apply(), user.puppet())).collect();
     rows.push(row("one user, nothing is to be done", &users));
     print(wanted.files, &rows);
@@ -68,11 +72,17 @@ fn row(what: &'static str, measured: &[(Duration, Duration)]) -> Row {
 }
 
 fn print(files: usize, rows: &[Row]) {
-    println!("\n| a catalog of {files} files, median of {ROUNDS} | rpcd apply ms | puppet apply ms | times faster |");
+    println!(
+        "\n| a catalog of {files} files, median of {ROUNDS} | rpcd apply ms | puppet apply ms | times faster |"
+    );
     println!("|---|---:|---:|---:|");
     for row in rows {
         let (ours, puppet) = (row.ours.as_secs_f64() * 1e3, row.puppet.as_secs_f64() * 1e3);
-        println!("| {} | {ours:.1} | {puppet:.0} | {:.0} |", row.what, puppet / ours);
+        println!(
+            "| {} | {ours:.1} | {puppet:.0} | {:.0} |",
+            row.what,
+            puppet / ours
+        );
     }
 }
 
@@ -143,7 +153,10 @@ impl World {
     fn puppet(&self) -> Duration {
         let mut command = Command::new("puppet");
         command.env("PATH", "/opt/puppetlabs/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        command.arg("apply").arg("--catalog").arg(self.path("catalog.json"));
+        command
+            .arg("apply")
+            .arg("--catalog")
+            .arg(self.path("catalog.json"));
         for name in ["conf", "code", "var", "run", "log", "public", "ssl"] {
             let directory = self.path("puppet").join(name);
             std::fs::create_dir_all(&directory).unwrap();
@@ -159,7 +172,10 @@ fn resource(type_name: &str, title: &str, words: &Value) -> Value {
 }
 
 fn timed(mut command: Command) -> Duration {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let began = Instant::now();
     let output = command.output().unwrap();
     let took = began.elapsed();

@@ -21,6 +21,7 @@
     reason = "figures go to stdout, talk to stderr"
 )]
 
+mod engine;
 mod fleet;
 mod floor;
 mod machine;
@@ -53,6 +54,8 @@ struct Cli {
 enum Command {
     /// A signed, verified `rpcutil ping` of many nodes, beside bare NATS with and without signatures
     Bench(Bench),
+    /// Catalogs applied by `rpcd apply` and by `puppet apply`
+    Engine(engine::Engine),
     /// One side of the comparison, told by its parent on stdin what to measure
     #[command(hide = true)]
     Worker {
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
     setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
     match cli.command {
         Command::Bench(bench) => run(&bench, most),
+        Command::Engine(wanted) => engine::bench(&wanted),
         Command::Worker { side, nodes } => worker::serve(side, nodes),
     }
     ExitCode::SUCCESS

@@ -9,6 +9,7 @@ use crate::catalog::{Catalog, CatalogError, Entry, Reference};
 use crate::engine::Engine;
 use crate::resource::Resource;
 use crate::resource_type::Siblings;
+use crate::types::schedule::Schedule;
 
 /// The index of a member.
 pub(crate) type MemberId = usize;
@@ -78,6 +79,7 @@ impl World {
             world.admit(member, entry)?;
         }
         for member in &world.members {
+            world.knows_schedule_of(member)?;
             for relation in &member.relations {
                 if world.place(&relation.other).is_none() {
                     return Err(CatalogError::Missing {
@@ -88,6 +90,27 @@ impl World {
             }
         }
         Ok(world)
+    }
+
+    fn knows_schedule_of(&self, member: &Member) -> Result<(), CatalogError> {
+        let name = member
+            .resource
+            .as_ref()
+            .and_then(|resource| resource.text("schedule"));
+        match name {
+            Some(name) if self.schedule(name).is_none() => Err(CatalogError::Missing {
+                missing: Reference::new("schedule", name).to_string(),
+                resource: member.reference.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The schedule of that name: of the catalog, or one of those that are always there.
+    pub(crate) fn schedule(&self, name: &str) -> Option<Resource> {
+        self.find("schedule", name)
+            .cloned()
+            .or_else(|| Schedule::always(name))
     }
 
     fn admit(&mut self, member: Member, entry: &Entry) -> Result<(), CatalogError> {

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
 use super::Run;
 use crate::graph::{NodeId, cycle};
 use crate::report::Level;
+use crate::types::schedule::Schedule;
 use crate::world::MemberId;
 
 /// Why a node is not seen to. In the order in which Puppet asks.
@@ -14,6 +18,8 @@ pub(super) enum Skip {
     TagUnwanted,
     /// It has none of the tags that are asked for.
     TagMissing,
+    /// Its schedule says that it is not the time.
+    Schedule,
     /// Something that it depends on failed.
     Dependency,
     /// The run asks for other resources.
@@ -30,6 +36,7 @@ impl Skip {
         match self {
             Self::TagUnwanted => "it has a tag that the run skips",
             Self::TagMissing => "the run asks for other tags",
+            Self::Schedule => "it is outside its schedule",
             Self::Dependency => "something that it depends on failed",
             Self::NotAsked => "the run asks for other resources",
             Self::Virtual => "it is exported, not for this machine",
@@ -67,6 +74,9 @@ impl Run<'_> {
         if let Some(skip) = self.skip_by_tags(&tags) {
             return Some(skip);
         }
+        if !self.options.ignore_schedules && self.is_outside_schedule(member) {
+            return Some(Skip::Schedule);
+        }
         if self.depends_on_failure(node) {
             self.tell_failures(node, member);
             self.say_of(
@@ -100,6 +110,29 @@ impl Run<'_> {
         self.notes
             .get(node)
             .is_some_and(|note| !note.failed_dependencies.is_empty())
+    }
+
+    /// Whether the resource has a schedule that does not let it be looked at now.
+    fn is_outside_schedule(&self, member: MemberId) -> bool {
+        let Some(resource) = self
+            .world
+            .get(member)
+            .and_then(|known| known.resource.as_ref())
+        else {
+            return false;
+        };
+        let Some(schedule) = resource
+            .text("schedule")
+            .and_then(|name| self.world.schedule(name))
+        else {
+            return false;
+        };
+        let seen = self.memory.of(&resource.reference());
+        let checked = seen.and_then(|seen| Timestamp::from_second(seen.checked?).ok());
+        let now = Timestamp::from_second(self.now()).unwrap_or(Timestamp::MAX);
+        // What cannot be told was refused when the catalog was judged.
+        let allowed = Schedule::allows(&schedule, checked, now, &TimeZone::system());
+        !allowed.unwrap_or(true)
     }
 
     /// Names each failed resource once in a run.
