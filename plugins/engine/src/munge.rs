@@ -95,13 +95,17 @@ pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> O
 
 /// Judges one word. The error says what it is and what it must be.
 fn value(attribute: &Attribute, word: &Json) -> Result<Value, String> {
-    if attribute.kind == Kind::List {
-        return list(attribute, word).map(Value::List);
+    match attribute.kind {
+        Kind::List => return list(attribute, word).map(Value::List),
+        Kind::Options => return options(attribute, word).map(Value::List),
+        _ => {}
     }
     let text =
         text(word).map_err(|what| format!("is {what}, must be {}", wanted(attribute.kind)))?;
     let munged = match attribute.kind {
-        Kind::Text | Kind::WordOr(_) | Kind::List => Some(Value::Text(text.clone())),
+        Kind::Text | Kind::WordOr(_) | Kind::List | Kind::Options => {
+            Some(Value::Text(text.clone()))
+        }
         Kind::Word(words) => words
             .contains(&text.as_str())
             .then(|| Value::Text(text.clone())),
@@ -135,6 +139,33 @@ fn list(attribute: &Attribute, word: &Json) -> Result<Vec<String>, String> {
         .collect()
 }
 
+/// Texts as they are, and the pairs of objects with `=` between both, in the order of their names.
+fn options(attribute: &Attribute, word: &Json) -> Result<Vec<String>, String> {
+    let words = match word {
+        Json::Array(words) => words.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let mut options = Vec::new();
+    for word in words {
+        match word {
+            Json::Object(pairs) => {
+                let pair = |(name, value): (&String, &Json)| Ok(format!("{name}={}", text(value)?));
+                let mut pairs: Vec<String> = pairs
+                    .iter()
+                    .map(pair)
+                    .collect::<Result<_, String>>()
+                    .map_err(|what| {
+                        format!("contains {what}, must be {}", wanted(attribute.kind))
+                    })?;
+                pairs.sort();
+                options.extend(pairs);
+            }
+            word => options.extend(list(attribute, word)?),
+        }
+    }
+    Ok(options)
+}
+
 /// The text of a word: itself, or the decimal or literal form of a number or truth.
 fn text(word: &Json) -> Result<String, String> {
     match word {
@@ -164,6 +195,7 @@ fn wanted(kind: Kind) -> String {
                 .to_owned()
         }
         Kind::List => "a text or a list of texts".to_owned(),
+        Kind::Options => "an option, or a list of options and objects of them".to_owned(),
         Kind::Seconds => "seconds, such as `300` or `0.5`".to_owned(),
     }
 }

@@ -30,6 +30,8 @@ pub enum Kind {
     Mode,
     /// List of texts; one text counts as a list of one.
     List,
+    /// List of options for a tool; an object `{"--prefix": "/opt"}` in it is `--prefix=/opt`.
+    Options,
     /// Seconds: a whole or fractional number, kept as text.
     Seconds,
 }

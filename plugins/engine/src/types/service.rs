@@ -58,8 +58,8 @@ static SCHEMA: Schema = Schema {
         ),
         Attribute::parameter(
             "provider",
-            Kind::Word(&["systemd", "init", "debian", "base"]),
-            "The init system.",
+            Kind::Word(&["systemd", "init", "debian", "base", "supervised"]),
+            "The init system; `base`: only the commands given here; `supervised`: a process that the daemon starts.",
         ),
     ],
 };

@@ -11,8 +11,10 @@ mod support;
 
 mod exec;
 mod file;
+mod mounts;
 mod munge;
 mod package;
+mod package_tools;
 mod parsed_files;
 mod plan;
 mod purging;
@@ -20,3 +22,4 @@ mod recursion;
 mod relations;
 mod schedules;
 mod service;
+mod supervised;

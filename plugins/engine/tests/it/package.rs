@@ -96,7 +96,7 @@ fn each_state_leads_to_the_desired_one_in_one_step() {
         (
             INSTALLED,
             "latest",
-            Some("ensure changed '1.0' to 'latest'"),
+            Some("ensure changed '1.0' to '2.0'"),
             vec![format!("{install} x")],
         ),
         (INSTALLED, "1.0", None, vec![]),
@@ -121,7 +121,7 @@ fn each_state_leads_to_the_desired_one_in_one_step() {
         (
             HELD,
             "latest",
-            Some("ensure changed '1.0' to 'latest'"),
+            Some("ensure changed '1.0' to '2.0'"),
             vec![
                 "apt-mark unhold x".to_owned(),
                 format!("{install} x"),

@@ -12,9 +12,7 @@ pub struct Apt;
 
 impl Packages for Apt {
     fn query(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Package, EngineError> {
-        let name = resource.name.as_str();
-        let all = dpkg::list(cx, resource)?;
-        Ok(dpkg::named(&all, name))
+        dpkg::query(cx, resource)
     }
 
     fn candidate(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Option<String>, EngineError> {
@@ -27,13 +25,18 @@ impl Packages for Apt {
 
     fn act(&self, cx: &Cx<'_>, resource: &Resource, action: Action<'_>) -> Result<(), EngineError> {
         let name = resource.name.clone();
+        let force = format!("DPkg::Options::={}", dpkg::configuration(resource));
+        preseed(cx, resource, action)?;
         let mut argv = vec!["apt-get", "-q", "-y"];
         let wanted = match action {
             Action::Install | Action::InstallVersion(_) => {
-                argv.extend(["-o", "DPkg::Options::=--force-confold"]);
+                argv.extend(["-o", &force]);
                 argv.extend(resource.list("install_options"));
                 argv.push("install");
                 match action {
+                    _ if resource.text("source").is_some() => {
+                        resource.text("source").unwrap_or_default().to_owned()
+                    }
                     Action::InstallVersion(version) => {
                         argv.push("--allow-downgrades");
                         format!("{name}={version}")
@@ -101,6 +104,16 @@ impl Packages for Apt {
         } else {
             Err(tool::refused(resource, &argv.join(" "), &output))
         }
+    }
+}
+
+/// Answers the questions of the package before it asks them.
+fn preseed(cx: &Cx<'_>, resource: &Resource, action: Action<'_>) -> Result<(), EngineError> {
+    match resource.text("responsefile") {
+        Some(file) if !matches!(action, Action::Hold | Action::Unhold) => {
+            tool::change(cx, resource, &["debconf-set-selections", "--", file])
+        }
+        _ => Ok(()),
     }
 }
 

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Action, Outdated, Package, Packages, Status, memo, tool};
+use super::{Action, Package, Packages, Status, memo, tool};
 use crate::error::EngineError;
 use crate::resource::Resource;
 use crate::resource_type::Cx;
 
 /// What dpkg keeps its knowledge in.
 pub(super) const DATABASE: &str = "/var/lib/dpkg/status";
+const PROVIDES: &str = "${Status} ${Package} ${Version} [${Provides}]\\n";
 const FORMAT: &str = "${Status} ${Package} ${Version} ${Architecture}\\n";
 
 /// The provider.
@@ -18,7 +19,7 @@ pub struct Dpkg;
 
 impl Packages for Dpkg {
     fn query(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Package, EngineError> {
-        Ok(named(&list(cx, resource)?, &resource.name))
+        query(cx, resource)
     }
 
     /// The version of the file.
@@ -52,18 +53,6 @@ impl Packages for Dpkg {
 
     fn all(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<Package>, EngineError> {
         list(cx, resource).map(|list| bare(&list))
-    }
-
-    /// Nobody offers anything to dpkg.
-    fn outdated(&self, _: &Cx<'_>, _: &Resource) -> Result<Vec<Outdated>, EngineError> {
-        Ok(Vec::new())
-    }
-
-    fn refresh(&self, _: &Cx<'_>, resource: &Resource) -> Result<String, EngineError> {
-        Err(EngineError::failed(
-            resource,
-            "dpkg alone has no package lists",
-        ))
     }
 }
 
@@ -107,6 +96,22 @@ pub(super) fn bare(list: &[Package]) -> Vec<Package> {
         ..package.clone()
     };
     list.iter().map(bare).collect()
+}
+
+/// What is known about one package; with `allow_virtual` also by what another one provides.
+pub(super) fn query(cx: &Cx<'_>, resource: &Resource) -> Result<Package, EngineError> {
+    let found = named(&list(cx, resource)?, &resource.name);
+    if found.status != Status::Purged || !resource.flag("allow_virtual") {
+        return Ok(found);
+    }
+    let provided = memo::list(cx, resource, "dpkg provides", Path::new(DATABASE), || {
+        let output = tool::run(cx, resource, &["dpkg-query", "-W", "-f", PROVIDES])?;
+        if !matches!(output.code, 0 | 1) {
+            return Err(tool::refused(resource, "dpkg-query", &output));
+        }
+        Ok(parse_provides(&String::from_utf8_lossy(&output.stdout)))
+    })?;
+    Ok(named(&provided, &resource.name))
 }
 
 /// The package of that name, with or without its architecture; the installed one, where there are several.
@@ -154,6 +159,24 @@ fn parse_all(text: &str) -> Vec<Package> {
     text.lines().filter_map(parse_line).collect()
 }
 
+/// Lines `want flag status name version [provided, provided (= 2)]`: a package for each provided name.
+fn parse_provides(text: &str) -> Vec<Package> {
+    let line = |line: &str| {
+        let (own, provided) = line.trim_end().strip_suffix(']')?.split_once(" [")?;
+        let own = parse_line(own)?;
+        let package = |name: &str| Package {
+            name: name
+                .split_whitespace()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+            ..own.clone()
+        };
+        Some(provided.split(',').map(package).collect::<Vec<_>>())
+    };
+    text.lines().filter_map(line).flatten().collect()
+}
+
 fn parse_line(line: &str) -> Option<Package> {
     let mut fields = line.split_whitespace();
     let (want, _flag, status, name) = (
@@ -187,7 +210,20 @@ fn parse_line(line: &str) -> Option<Package> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Package, Status, named, parse_all};
+    use super::{Package, Status, named, parse_all, parse_provides};
+
+    #[test]
+    fn what_a_package_provides_is_there_with_it() {
+        let text = "install ok installed exim4 4.96 [mail-transport-agent, smtpd (= 1)]\ninstall ok installed x 1 []\n";
+        let all = parse_provides(text);
+        for name in ["mail-transport-agent", "smtpd"] {
+            assert_eq!(
+                named(&all, name).status,
+                Status::Installed("4.96".to_owned())
+            );
+        }
+        assert_eq!(named(&all, "exim4").status, Status::Purged);
+    }
 
     #[test]
     fn the_status_of_each_line_is_understood() {

@@ -16,12 +16,28 @@ type Known = (Seen, Arc<Vec<Package>>);
 
 /// Lists by the tool that they came from.
 #[derive(Debug, Default)]
-pub(crate) struct Installed(RefCell<BTreeMap<String, Known>>);
+pub(crate) struct Installed {
+    lists: RefCell<BTreeMap<String, Known>>,
+    /// Which of several names a program has on this machine, by the names.
+    programs: RefCell<BTreeMap<String, String>>,
+}
 
 impl Installed {
     /// Forgets everything: packages were changed.
     pub(crate) fn forget(&self) {
-        self.0.borrow_mut().clear();
+        self.lists.borrow_mut().clear();
+        self.programs.borrow_mut().clear();
+    }
+
+    /// What was remembered by [`Self::remember_program`].
+    pub(super) fn program(&self, names: &[&str]) -> Option<String> {
+        self.programs.borrow().get(&names.join(" ")).cloned()
+    }
+
+    /// This one of the names is installed.
+    pub(super) fn remember_program(&self, names: &[&str], found: &str) {
+        let mut programs = self.programs.borrow_mut();
+        programs.insert(names.join(" "), found.to_owned());
     }
 }
 
@@ -34,9 +50,14 @@ pub(crate) fn list(
     database: &Path,
     ask: impl FnOnce() -> Result<Vec<Package>, EngineError>,
 ) -> Result<Arc<Vec<Package>>, EngineError> {
-    let looking = EngineError::during(resource, format!("looking at {}", database.display()));
-    let now = seen(cx.system, database).map_err(looking)?;
-    let known = &cx.memo.packages.0;
+    // A program that is only known by its name has no database that we would know of.
+    let now = if database.is_absolute() {
+        let looking = EngineError::during(resource, format!("looking at {}", database.display()));
+        seen(cx.system, database).map_err(looking)?
+    } else {
+        None
+    };
+    let known = &cx.memo.packages.lists;
     if let Some((before, list)) = known.borrow().get(tool)
         && *before == now
     {

@@ -2,8 +2,15 @@
 
 pub mod apt;
 pub mod dpkg;
+pub mod gem;
 pub(crate) mod memo;
+pub mod npm;
+pub mod pip;
+pub mod rpm;
+pub mod rpm_version;
 mod tool;
+
+use std::path::Path;
 
 use crate::error::EngineError;
 use crate::resource::Resource;
@@ -29,6 +36,17 @@ pub enum Status {
     Removed,
     /// Nothing of it is there.
     Purged,
+}
+
+impl Package {
+    /// One that is not there.
+    pub fn absent(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            status: Status::Purged,
+            held: false,
+        }
+    }
 }
 
 /// What is to be done about a package.
@@ -60,7 +78,7 @@ pub struct Outdated {
 }
 
 /// A way to look packages up and to change them.
-pub trait Packages {
+pub trait Packages: Sync {
     /// What is known about one package.
     fn query(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Package, EngineError>;
 
@@ -75,8 +93,67 @@ pub trait Packages {
 
     /// What an upgrade of the whole machine would bring to newer versions, by the package lists that are there; sorted by
     /// name. What is held is not among them. The resource only names whom an error concerns.
-    fn outdated(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Vec<Outdated>, EngineError>;
+    fn outdated(&self, _: &Cx<'_>, resource: &Resource) -> Result<Vec<Outdated>, EngineError> {
+        let problem = "this tool does not tell what is outdated";
+        Err(EngineError::failed(resource, problem))
+    }
 
     /// Gets the package lists anew, and returns what the tool said. A source that does not answer is a failure.
-    fn refresh(&self, cx: &Cx<'_>, resource: &Resource) -> Result<String, EngineError>;
+    fn refresh(&self, _: &Cx<'_>, resource: &Resource) -> Result<String, EngineError> {
+        let problem = "this tool has no package lists of its own";
+        Err(EngineError::failed(resource, problem))
+    }
+}
+
+/// The names of all tools.
+pub const PROVIDERS: &[&str] = &[
+    "apt", "dpkg", "dnf", "yum", "zypper", "pip", "pip3", "gem", "npm",
+];
+
+static PIP: pip::Pip = pip::Pip(&["pip3", "pip"]);
+static PIP3: pip::Pip = pip::Pip(&["pip3"]);
+
+/// The tool that the resource names, or else the one that the machine is made of; with its name.
+pub fn choose(
+    cx: &Cx<'_>,
+    resource: &Resource,
+) -> Result<(&'static str, &'static dyn Packages), EngineError> {
+    let named = resource.text("provider");
+    let word = match named.and_then(|name| PROVIDERS.iter().find(|known| **known == name)) {
+        Some(known) => known,
+        None => native(cx, resource)?,
+    };
+    let provider: &'static dyn Packages = match word {
+        "dpkg" => &dpkg::Dpkg,
+        "dnf" => &rpm::Rpm::Dnf,
+        "yum" => &rpm::Rpm::Yum,
+        "zypper" => &rpm::Rpm::Zypper,
+        "pip" => &PIP,
+        "pip3" => &PIP3,
+        "gem" => &gem::Gem,
+        "npm" => &npm::Npm,
+        _ => &apt::Apt,
+    };
+    Ok((word, provider))
+}
+
+/// The tool of the machine's own package system; apt, which says what it misses, where there is none.
+fn native(cx: &Cx<'_>, resource: &Resource) -> Result<&'static str, EngineError> {
+    for (path, word) in [
+        (dpkg::DATABASE, "apt"),
+        ("/usr/bin/dnf", "dnf"),
+        ("/usr/bin/yum", "yum"),
+        ("/usr/bin/zypper", "zypper"),
+    ] {
+        let looking = EngineError::during(resource, format!("looking for {word}"));
+        if cx
+            .system
+            .metadata(Path::new(path))
+            .map_err(looking)?
+            .is_some()
+        {
+            return Ok(word);
+        }
+    }
+    Ok("apt")
 }

@@ -105,3 +105,60 @@ pub(super) fn refused(resource: &Resource, what: &str, output: &Output) -> Engin
         format!("`{what}` ended with {}: {said}", output.code),
     )
 }
+
+/// The program that does it: what `command` names, or the first of these that is installed.
+pub(super) fn targeted(
+    cx: &Cx<'_>,
+    resource: &Resource,
+    names: &[&str],
+) -> Result<String, EngineError> {
+    if let Some(command) = resource.text("command").filter(|word| *word != "default") {
+        return Ok(command.to_owned());
+    }
+    if let [only] = names {
+        return Ok((*only).to_owned());
+    }
+    if let Some(known) = cx.memo.packages.program(names) {
+        return Ok(known);
+    }
+    for name in names {
+        let output = cx.system.run(&command(cx, &[name, "--version"]));
+        match output {
+            Ok(_) => {
+                cx.memo.packages.remember_program(names, name);
+                return Ok((*name).to_owned());
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                return Err(EngineError::during(resource, format!("running {name}"))(
+                    error,
+                ));
+            }
+        }
+    }
+    let problem = format!(
+        "none of {} is installed; install one, or name it with `command`",
+        names.join(", ")
+    );
+    Err(EngineError::failed(resource, problem))
+}
+
+/// Output that is not what the tool promises.
+pub(super) fn unreadable(
+    resource: &Resource,
+    what: &str,
+    error: &serde_json::Error,
+) -> EngineError {
+    EngineError::failed(
+        resource,
+        format!("`{what}` printed something unexpected: {error}"),
+    )
+}
+
+/// For tools that keep no package at its version.
+pub(super) fn not_held(resource: &Resource, tool: &str) -> EngineError {
+    EngineError::failed(
+        resource,
+        format!("{tool} cannot hold packages at their version"),
+    )
+}

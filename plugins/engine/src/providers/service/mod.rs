@@ -1,6 +1,8 @@
 //! The ways in which machines start and stop what runs in the background.
 
+pub mod base;
 pub mod init;
+pub mod supervised;
 pub mod systemd;
 
 use std::fmt;
@@ -67,18 +69,20 @@ pub trait Services: fmt::Debug {
 
 /// systemd where it runs, init scripts elsewhere; or the one that the resource names.
 pub fn choose(cx: &Cx<'_>, resource: &Resource) -> Result<&'static dyn Services, EngineError> {
-    let systemd = if let Some(provider) = resource.text("provider") {
-        provider == "systemd"
-    } else {
-        let found = cx.system.metadata(Path::new("/run/systemd/system"));
-        found
-            .map_err(EngineError::during(resource, "looking for systemd"))?
-            .is_some()
-    };
-    Ok(if systemd {
-        &systemd::Systemd
-    } else {
-        &init::Init
+    Ok(match resource.text("provider") {
+        Some("systemd") => &systemd::Systemd,
+        Some("base") => &base::Base,
+        Some("supervised") => &supervised::Supervised,
+        Some(_) => &init::Init,
+        None => {
+            let found = cx.system.metadata(Path::new("/run/systemd/system"));
+            let looking = EngineError::during(resource, "looking for systemd");
+            if found.map_err(looking)?.is_some() {
+                &systemd::Systemd
+            } else {
+                &init::Init
+            }
+        }
     })
 }
 

@@ -212,6 +212,7 @@ impl ResourceType for Exec {
 
 /// Runs the command, as often as need be.
 fn execute(cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
+    cx.memo.packages.forget();
     let output = run_tries(cx, resource)?;
     let good = succeeded(resource, &output);
     if matches!(
