@@ -97,13 +97,14 @@ pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> O
 fn value(attribute: &Attribute, word: &Json) -> Result<Value, String> {
     match attribute.kind {
         Kind::List => return list(attribute, word).map(Value::List),
+        Kind::Commands => return commands(attribute, word).map(Value::List),
         Kind::Options => return options(attribute, word).map(Value::List),
         _ => {}
     }
     let text =
         text(word).map_err(|what| format!("is {what}, must be {}", wanted(attribute.kind)))?;
     let munged = match attribute.kind {
-        Kind::Text | Kind::WordOr(_) | Kind::List | Kind::Options => {
+        Kind::Text | Kind::WordOr(_) | Kind::List | Kind::Options | Kind::Commands => {
             Some(Value::Text(text.clone()))
         }
         Kind::Word(words) => words
@@ -137,6 +138,33 @@ fn list(attribute: &Attribute, word: &Json) -> Result<Vec<String>, String> {
                 .map_err(|what| format!("contains {what}, must be {}", wanted(attribute.kind)))
         })
         .collect()
+}
+
+/// Lines as they are, and words as a line in which a shell finds these words and nothing else.
+fn commands(attribute: &Attribute, word: &Json) -> Result<Vec<String>, String> {
+    let words = match word {
+        Json::Array(words) => words.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let mut lines = Vec::new();
+    for word in words {
+        let one = list(attribute, word)?;
+        if word.is_array() {
+            let quoted: Vec<String> = one.iter().map(|word| quoted(word)).collect();
+            lines.push(quoted.join(" "));
+        } else {
+            lines.extend(one);
+        }
+    }
+    Ok(lines)
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@,=".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Texts as they are, and the pairs of objects with `=` between both, in the order of their names.
@@ -195,6 +223,7 @@ fn wanted(kind: Kind) -> String {
                 .to_owned()
         }
         Kind::List => "a text or a list of texts".to_owned(),
+        Kind::Commands => "a command or a list of commands".to_owned(),
         Kind::Options => "an option, or a list of options and objects of them".to_owned(),
         Kind::Seconds => "seconds, such as `300` or `0.5`".to_owned(),
     }

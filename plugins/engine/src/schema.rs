@@ -30,6 +30,8 @@ pub enum Kind {
     Mode,
     /// List of texts; one text counts as a list of one.
     List,
+    /// List of command lines; a list in it is one command's program and arguments, kept as a line with quotes.
+    Commands,
     /// List of options for a tool; an object `{"--prefix": "/opt"}` in it is `--prefix=/opt`.
     Options,
     /// Seconds: a whole or fractional number, kept as text.

@@ -295,3 +295,41 @@ fn what_cannot_be_right_is_refused_at_once() {
         );
     }
 }
+
+#[test]
+fn a_check_can_be_a_list_of_words_and_no_shell_sees_them() {
+    let scratch = Scratch::new();
+    scratch.write("/tmp/a file; rm -rf x", "x");
+    for (onlyif, runs) in [
+        (
+            json!([
+                ["/usr/bin/test", "-e", "/tmp/a file; rm -rf x"],
+                "/bin/true"
+            ]),
+            1,
+        ),
+        (json!([["/usr/bin/test", "-e", "/tmp/it's not there"]]), 0),
+    ] {
+        let words = json!({"onlyif": onlyif});
+        let outcome = apply(&scratch.engine, "exec", "/bin/true", words);
+        assert!(outcome.error.is_none(), "{outcome:?}");
+        assert_eq!(outcome.events.len(), runs);
+    }
+}
+
+#[test]
+fn settings_of_the_environment_that_are_odd_are_told() {
+    let scratch = Scratch::new();
+    let words = json!({
+        "environment": ["A=1", "A=2", "B-C=3"], "logoutput": true, "provider": "shell",
+    });
+    let outcome = apply(&scratch.engine, "exec", "echo $A", words);
+    assert_eq!(
+        outcome.log,
+        [
+            "Overriding environment setting 'A' with '2'",
+            "Cannot understand environment setting \"B-C=3\"",
+            "2"
+        ]
+    );
+}

@@ -51,11 +51,11 @@ pub(super) fn check(resource: &Resource) -> Result<(), EngineError> {
             return Err(EngineError::invalid(resource, name, problem));
         }
     }
-    if let Some(setting) = resource
-        .list("environment")
-        .into_iter()
-        .find(|setting| split_setting(setting).is_none())
-    {
+    let unclear = |setting: &&str| {
+        let name = setting.split('=').next().unwrap_or_default();
+        !setting.contains('=') || !name.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+    };
+    if let Some(setting) = resource.list("environment").into_iter().find(unclear) {
         let problem = format!("contains `{setting}`, must be `NAME=value`");
         return Err(EngineError::invalid(resource, "environment", problem));
     }
@@ -113,12 +113,19 @@ fn with_argv(cx: &Cx<'_>, resource: &Resource, argv: Vec<String>) -> Result<Comm
             .env
             .insert("PATH".to_owned(), resource.list("path").join(":"));
     }
-    for (name, value) in resource
-        .list("environment")
-        .into_iter()
-        .filter_map(split_setting)
-    {
-        command.env.insert(name.to_owned(), value.to_owned());
+    for setting in resource.list("environment") {
+        let Some((name, value)) = split_setting(setting) else {
+            cx.say(format!(
+                "Cannot understand environment setting \"{setting}\""
+            ));
+            continue;
+        };
+        let before = command.env.insert(name.to_owned(), value.to_owned());
+        if before.is_some() {
+            cx.say(format!(
+                "Overriding environment setting '{name}' with '{value}'"
+            ));
+        }
     }
     command.cwd = resource.text("cwd").map(PathBuf::from);
     command.umask = resource.text("umask").and_then(umask);

@@ -37,12 +37,12 @@ static SCHEMA: Schema = Schema {
         ),
         Attribute::parameter(
             "unless",
-            Kind::List,
+            Kind::Commands,
             "Commands; if one of them ends with 0, the command is not run.",
         ),
         Attribute::parameter(
             "onlyif",
-            Kind::List,
+            Kind::Commands,
             "Commands; unless all of them end with 0, the command is not run.",
         ),
         Attribute::parameter(

@@ -17,7 +17,9 @@ use crate::resource_type::Cx;
 /// Where the file really is: with `links => follow`, at the end of the links.
 pub(super) fn place(cx: &Cx<'_>, resource: &Resource) -> Result<PathBuf, SystemError> {
     let path = Path::new(&resource.name);
-    if resource.text("links") == Some("follow") && resource.text("ensure") != Some("link") {
+    // A link that must not be there, or must be there, is meant itself.
+    let itself = matches!(resource.text("ensure"), Some("absent" | "link"));
+    if resource.text("links") == Some("follow") && !itself {
         return paths::end(cx.system, path).map(|(end, _)| end);
     }
     Ok(path.to_owned())

@@ -1,0 +1,87 @@
+//! The reference of resource types in the documentation is what the types themselves say.
+//!
+//! `UPDATE_GOLDEN=1` writes it anew.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use muster_engine::schema::{Attribute, Kind, METAPARAMETERS, Role, Schema};
+
+const HEAD: &str = "# Resource types\n\n\
+What a catalog, and a single resource of the agent [puppetral](puppetral.md), may ask for. Names and meaning are Puppet 7's;\n\
+what differs is said with the attribute. Generated from the types themselves.\n";
+
+fn page() -> String {
+    let types = muster_engine::types::all();
+    let mut page = HEAD.to_owned();
+    for known in &types {
+        section(&mut page, known.schema());
+    }
+    page.push_str("\n## Of every type\n\n");
+    table(&mut page, METAPARAMETERS.iter());
+    page
+}
+
+fn section(page: &mut String, schema: &Schema) {
+    let Schema {
+        type_name,
+        doc,
+        namevar,
+        ..
+    } = schema;
+    writeln!(
+        page,
+        "\n## {type_name}\n\n{doc} The title stands for `{namevar}`.\n"
+    )
+    .unwrap();
+    table(page, schema.attributes.iter());
+}
+
+fn table<'a>(page: &mut String, attributes: impl Iterator<Item = &'a Attribute>) {
+    page.push_str("| name | value | default | meaning |\n|---|---|---|---|\n");
+    for attribute in attributes {
+        let name = match attribute.role {
+            Role::Property => format!("**{}**", attribute.name),
+            Role::Parameter => attribute.name.to_owned(),
+        };
+        let default = attribute
+            .default
+            .map_or_else(String::new, |word| format!("`{word}`"));
+        let (value, doc) = (value(attribute.kind), attribute.doc.replace('|', "\\|"));
+        writeln!(page, "| {name} | {value} | {default} | {doc} |").unwrap();
+    }
+}
+
+fn value(kind: Kind) -> String {
+    let words = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+        words.join(", ")
+    };
+    match kind {
+        Kind::Text => "text".to_owned(),
+        Kind::Word(all) => words(all),
+        Kind::WordOr(all) => format!("{}, or text", words(all)),
+        Kind::Int => "number".to_owned(),
+        Kind::Bool => "truth".to_owned(),
+        Kind::Path => "absolute path".to_owned(),
+        Kind::Mode => "mode".to_owned(),
+        Kind::List => "texts".to_owned(),
+        Kind::Options => "options".to_owned(),
+        Kind::Commands => "commands".to_owned(),
+        Kind::Seconds => "seconds".to_owned(),
+    }
+}
+
+#[test]
+fn the_reference_says_what_the_types_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/resources.md");
+    let page = page();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == page,
+        "docs/reference/resources.md is old: run this test with UPDATE_GOLDEN=1"
+    );
+}
