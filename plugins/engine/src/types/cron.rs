@@ -86,6 +86,12 @@ static SCHEMA: Schema = Schema {
             Kind::Text,
             "The name of the crontab; the user when nothing is said.",
         ),
+        Attribute::parameter(
+            "provider",
+            Kind::Word(&["crontab"]),
+            "How it is done; there is one way.",
+        )
+        .or("crontab"),
         Attribute::parameter("name", Kind::Text, "What the marker line calls it."),
     ],
 };

@@ -27,6 +27,12 @@ static SCHEMA: Schema = Schema {
             "Number of the group; chosen by the machine if not given.",
         ),
         Attribute::property("members", Kind::List, "Users in the group, by name."),
+        Attribute::parameter(
+            "provider",
+            Kind::Word(&["groupadd"]),
+            "How it is done; there is one way.",
+        )
+        .or("groupadd"),
         Attribute::parameter("name", Kind::Text, "Name of the group."),
         Attribute::parameter(
             "auth_membership",

@@ -26,6 +26,12 @@ static SCHEMA: Schema = Schema {
         Attribute::property("host_aliases", Kind::List, "Other names, in order."),
         Attribute::property("comment", Kind::Text, "What stands behind `#` on the line."),
         Attribute::property("target", Kind::Path, "The file.").or(HOSTS),
+        Attribute::parameter(
+            "provider",
+            Kind::Word(&["parsed"]),
+            "How it is done; there is one way.",
+        )
+        .or("parsed"),
         Attribute::parameter("name", Kind::Text, "The host name."),
     ],
 };

@@ -28,6 +28,12 @@ static SCHEMA: Schema = Schema {
             "A file that holds the recipients, instead of `recipient`.",
         ),
         Attribute::property("target", Kind::Path, "The file of aliases.").or(ALIASES),
+        Attribute::parameter(
+            "provider",
+            Kind::Word(&["aliases"]),
+            "How it is done; there is one way.",
+        )
+        .or("aliases"),
         Attribute::parameter("name", Kind::Text, "The local name."),
     ],
 };

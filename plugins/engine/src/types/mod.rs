@@ -10,6 +10,7 @@ pub mod mailalias;
 pub mod mount;
 pub mod notify;
 pub mod package;
+mod purge_keys;
 pub mod resources;
 pub mod schedule;
 pub mod service;

@@ -46,6 +46,12 @@ static SCHEMA: Schema = Schema {
         .or("0"),
         Attribute::property("dump", Kind::Text, "Whether `dump` saves it: 0 or 1.").or("0"),
         Attribute::property("target", Kind::Path, "The file.").or(FSTAB),
+        Attribute::parameter(
+            "provider",
+            Kind::Word(&["parsed"]),
+            "How it is done; there is one way.",
+        )
+        .or("parsed"),
         Attribute::parameter("name", Kind::Path, "Where it is mounted."),
         Attribute::parameter(
             "atboot",
@@ -199,10 +205,6 @@ impl ResourceType for Mount {
             .collect();
         wanted.extend(file(resource).autorequires());
         wanted
-    }
-
-    fn provider(&self, _: &Cx<'_>, _: &Resource) -> Option<String> {
-        Some("parsed".to_owned())
     }
 
     fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {

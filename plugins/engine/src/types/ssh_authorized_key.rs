@@ -40,6 +40,17 @@ static SCHEMA: Schema = Schema {
             Kind::List,
             "Options before the key, each `word` or `word=\"value\"`.",
         ),
+        Attribute::parameter(
+            "drop_privileges",
+            Kind::Bool,
+            "Accepted for Puppet's sake; links in the user's directory are refused instead.",
+        ),
+        Attribute::parameter(
+            "provider",
+            Kind::Word(&["parsed"]),
+            "How it is done; there is one way.",
+        )
+        .or("parsed"),
         Attribute::parameter("name", Kind::Text, "The comment behind the key."),
     ],
 };

@@ -27,6 +27,12 @@ static SCHEMA: Schema = Schema {
             "Other names of the host, in order.",
         ),
         Attribute::property("target", Kind::Path, "The file.").or(KNOWN_HOSTS),
+        Attribute::parameter(
+            "provider",
+            Kind::Word(&["parsed"]),
+            "How it is done; there is one way.",
+        )
+        .or("parsed"),
         Attribute::parameter("name", Kind::Text, "The name of the host."),
         Attribute::parameter(
             "type",
@@ -122,10 +128,6 @@ impl ResourceType for Sshkey {
     /// The file that it is a line of.
     fn autorequires(&self, resource: &Resource, _: &dyn Siblings) -> Vec<Wanted> {
         file(resource).autorequires()
-    }
-
-    fn provider(&self, _: &Cx<'_>, _: &Resource) -> Option<String> {
-        Some("parsed".to_owned())
     }
 
     fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {

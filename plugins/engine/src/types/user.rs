@@ -4,13 +4,14 @@
 
 use std::collections::BTreeSet;
 
+use super::purge_keys;
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
 use crate::providers::accounts::{
     self, NewUser, Password, User as Account, UserChange, dates, name,
 };
 use crate::resource::{Resource, Value, Values};
-use crate::resource_type::{Cx, ResourceType, Siblings, Wanted};
+use crate::resource_type::{Cx, Generates, ResourceType, Siblings, Wanted};
 use crate::schema::{Attribute, Kind, Schema};
 
 const BOOL: Kind = Kind::Bool;
@@ -74,6 +75,17 @@ static SCHEMA: Schema = Schema {
             Kind::WordOr(&["absent"]),
             "Day on which the account expires, `YYYY-MM-DD`, or `absent` for never.",
         ),
+        Attribute::parameter(
+            "purge_ssh_keys",
+            Kind::List,
+            "Whether keys that the catalog does not have are removed: `true`, or in which files.",
+        ),
+        Attribute::parameter(
+            "provider",
+            Kind::Word(&["useradd"]),
+            "How it is done; there is one way.",
+        )
+        .or("useradd"),
         Attribute::parameter("name", Kind::Text, "Login name."),
         Attribute::parameter(
             "membership",
@@ -118,6 +130,7 @@ impl ResourceType for User {
     }
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
+        purge_keys::check(&resource)?;
         if let Some(problem) = name::problem(&resource.name) {
             let problem = format!("is `{}`, {problem}", resource.name.escape_debug());
             return Err(EngineError::invalid(&resource, "name", problem));
@@ -183,6 +196,27 @@ impl ResourceType for User {
             accounts.create_user(&new_user(resource))
         };
         made.map_err(|error| error.of(resource))
+    }
+
+    fn generates(&self, resource: &Resource) -> Generates {
+        if purge_keys::wanted(resource) {
+            Generates::BeforeTheRun
+        } else {
+            Generates::Never
+        }
+    }
+
+    fn generate(
+        &self,
+        cx: &Cx<'_>,
+        resource: &Resource,
+        siblings: &dyn Siblings,
+    ) -> Result<Vec<Resource>, EngineError> {
+        if purge_keys::wanted(resource) {
+            purge_keys::generate(cx, resource, siblings)
+        } else {
+            Ok(Vec::new())
+        }
     }
 
     /// Its groups: the primary one by name or number, the others by name.

@@ -256,3 +256,56 @@ fn a_declared_bucket_is_used_by_files_of_the_same_run() {
         assert_eq!(kept.as_deref(), Some(bucket.as_bytes()));
     }
 }
+
+#[test]
+fn keys_of_a_user_that_the_catalog_does_not_have_are_purged() {
+    let (system, engine) = fake();
+    let system = system.with_root("/scratch");
+    system.file(
+        "/etc/passwd",
+        "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n",
+    );
+    system.file(
+        "/home/ann/.ssh/authorized_keys",
+        "# mine\nssh-rsa AAAA ann@laptop\nssh-rsa BBBB thief\nssh-ed25519 CCCC\n",
+    );
+    system.file("/srv/keys", "ssh-rsa DDDD other\n");
+    let others = Others::of(
+        &engine,
+        [(
+            "ssh_authorized_key",
+            "ann@laptop",
+            json!({"user": "ann", "type": "rsa", "key": "AAAA"}),
+        )],
+    );
+    let cx = Cx::new(&system, Cancel::default());
+    let purged = |words: serde_json::Value| {
+        let user = check(&engine, "user", "ann", words).unwrap();
+        generate(&cx, &user, &others).unwrap()
+    };
+    let found = purged(json!({"purge_ssh_keys": true, "tag": "t"}));
+    assert_eq!(titles(&found), ["thief", "CCCC"]);
+    assert_eq!(found[0].list("tag"), ["t"]);
+    assert_eq!(
+        apply_all(&engine, &found),
+        [
+            "Ssh_authorized_key[thief]: removed",
+            "Ssh_authorized_key[CCCC]: removed"
+        ]
+    );
+    assert_eq!(
+        system.text("/home/ann/.ssh/authorized_keys"),
+        "# mine\nssh-rsa AAAA ann@laptop\n"
+    );
+    assert_eq!(
+        titles(&purged(json!({"purge_ssh_keys": ["%h/none", "/srv/keys"]}))),
+        ["other"]
+    );
+    assert!(purged(json!({"purge_ssh_keys": false})).is_empty());
+    assert!(purged(json!({"purge_ssh_keys": true, "ensure": "absent"})).is_empty());
+    let error = check(&engine, "user", "ann", json!({"purge_ssh_keys": "keys"})).unwrap_err();
+    assert!(
+        error.to_string().contains("must be true, false or paths"),
+        "{error}"
+    );
+}

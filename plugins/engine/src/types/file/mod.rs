@@ -100,11 +100,6 @@ impl ResourceType for File {
         }
     }
 
-    /// As of every type of Puppet's that has one way only.
-    fn provider(&self, _: &Cx<'_>, _: &Resource) -> Option<String> {
-        Some("posix".to_owned())
-    }
-
     /// Puppet lists no files either: there is no end to them.
     fn instances(&self, _: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
         Ok(Vec::new())

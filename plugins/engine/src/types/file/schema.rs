@@ -48,6 +48,7 @@ pub(super) static SCHEMA: Schema = Schema {
             "Permission bits, octal or symbolic; with octal ones a directory gets `x` wherever it has `r`.",
         ),
         Attribute::parameter("path", Kind::Path, "Where it is."),
+        Attribute::parameter("provider", Kind::Word(&["posix"]), "How it is done; there is one way.").or("posix"),
         Attribute::parameter(
             "source",
             Kind::List,
