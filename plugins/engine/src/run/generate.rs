@@ -80,6 +80,9 @@ impl Run<'_> {
     ) -> Option<Vec<Resource>> {
         let brought: Result<Vec<Resource>, EngineError> =
             self.engine.generate(&self.cx, resource, &self.world);
+        for line in self.cx.log.take() {
+            self.say_of(member, None, Level::Notice, &line);
+        }
         match brought {
             Ok(brought) if brought.is_empty() => None,
             Ok(brought) => Some(brought),

@@ -56,7 +56,7 @@ pub(crate) fn resolve(
 }
 
 /// Refuses what is not an absolute path inside the machine.
-fn check(path: &Path) -> Result<(), SystemError> {
+pub(crate) fn check(path: &Path) -> Result<(), SystemError> {
     let refused = || SystemError::Path {
         path: path.to_owned(),
     };

@@ -41,14 +41,11 @@ fn a_host_is_added_changed_and_removed() {
         messages(&events),
         [
             "ip changed '10.0.0.1' to '10.0.0.3'",
-            "defined 'host_aliases' as ['store']"
+            "defined 'host_aliases' as 'store'"
         ]
     );
     let events = converges(engine, "host", "db", json!({"host_aliases": []}));
-    assert_eq!(
-        messages(&events),
-        ["undefined 'host_aliases' from ['store']"]
-    );
+    assert_eq!(messages(&events), ["undefined 'host_aliases' from 'store'"]);
     assert!(
         scratch
             .text("/etc/hosts")

@@ -17,7 +17,7 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::path::resolve;
+use crate::path::{check, resolve};
 use crate::{
     Attributes, Command, FileKind, Lock, Metadata, Output, ProcessId, Signal, Spool, System,
     SystemError,
@@ -56,6 +56,32 @@ impl RealSystem {
         Ok(below(&self.root, &inside))
     }
 
+    /// Where `path` is on the host for somebody who only looks at it. On this machine the kernel itself follows the links
+    /// before the last name, which spares a look at each of them.
+    fn looked_at(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
+        if !self.is_host() {
+            return self.host_path(path, follow);
+        }
+        check(path)?;
+        Ok(path.to_owned())
+    }
+
+    /// Does one thing with the path that changes nothing. What `act` does with a link at its end must be what `follow` says.
+    fn look<T>(
+        &self,
+        verb: &'static str,
+        path: &Path,
+        follow: bool,
+        act: impl FnOnce(&Path) -> io::Result<T>,
+    ) -> Result<T, SystemError> {
+        let host = self.looked_at(path, follow)?;
+        act(&host).map_err(|source| SystemError::File {
+            verb,
+            path: path.to_owned(),
+            source,
+        })
+    }
+
     /// Resolves the path and does one thing with it.
     fn with<T>(
         &self,
@@ -79,7 +105,7 @@ impl System for RealSystem {
     }
 
     fn metadata(&self, path: &Path) -> Result<Option<Metadata>, SystemError> {
-        self.with("look at", path, false, |host| {
+        self.look("look at", path, false, |host| {
             absent_is_none(fs::symlink_metadata(host))
         })
         .map(|found| found.as_ref().map(metadata))
@@ -91,7 +117,7 @@ impl System for RealSystem {
             size,
             limit,
         };
-        let (size, content) = self.with("read", path, true, |host| read(host, limit))?;
+        let (size, content) = self.look("read", path, true, |host| read(host, limit))?;
         if size > limit {
             return Err(too_large(size));
         }
@@ -99,11 +125,11 @@ impl System for RealSystem {
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
-        self.with("read the link", path, false, |host| fs::read_link(host))
+        self.look("read the link", path, false, |host| fs::read_link(host))
     }
 
     fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
-        self.with("list", path, true, |host| {
+        self.look("list", path, true, |host| {
             let mut names = fs::read_dir(host)?
                 .map(|entry| {
                     entry?
@@ -325,7 +351,9 @@ fn read(host: &Path, limit: u64) -> io::Result<(u64, Vec<u8>)> {
         .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
         .open(host)?;
     let size = file.metadata()?.len();
-    let mut content = Vec::new();
+    // Room for one byte more than there should be: the end is seen without a second buffer.
+    let room = size.min(limit).saturating_add(1);
+    let mut content = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
     if size <= limit {
         // Files of /proc say 0 bytes and have more.
         file.take(limit.saturating_add(1))
