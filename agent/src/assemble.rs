@@ -424,7 +424,7 @@ pub fn data_sources(catalog: muster_catalog::Options) -> Result<Vec<Data>, DataE
 fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {
     let mut agents = vec![
         muster_rpcutil::agent()?,
-        muster_puppetral::agent(plugin(config, "puppetral")?)?,
+        muster_puppetral::agent(puppetral_options(config)?)?,
         muster_filemgr::agent(plugin(config, "filemgr")?)?,
         muster_nettest::agent()?,
         muster_package::agent()?,
@@ -440,6 +440,14 @@ fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {
         )?);
     }
     Ok(agents)
+}
+
+fn puppetral_options(config: &Config) -> Result<muster_puppetral::Options, AssembleError> {
+    let mut options: muster_puppetral::Options = plugin(config, "puppetral")?;
+    options
+        .state_dir
+        .get_or_insert_with(|| config.paths.state.join("engine"));
+    Ok(options)
 }
 
 /// The engine's state lies below the daemon's, unless the operator wants it elsewhere.

@@ -217,6 +217,7 @@ pub(crate) fn input(
         value_type,
         default: None,
         optional: raw.optional,
+        required_unless: raw.required_unless,
         rule: rule(raw.validation.as_deref(), at)?,
         max_length: raw.maxlength.unwrap_or(0),
         choices,

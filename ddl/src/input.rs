@@ -7,6 +7,12 @@ use crate::REDACTED;
 use crate::error::{InputError, shortened, shown_value};
 use crate::schema::Action;
 
+/// Whether another input is given, beside which this one is not needed.
+fn is_excused(input: &Input, given: &Map<String, Value>) -> bool {
+    let other = input.required_unless.as_ref();
+    other.is_some_and(|other| given.get(other).is_some_and(|value| !value.is_null()))
+}
+
 impl Action {
     /// The inputs with defaults filled in, or why they are refused. An input that is null counts
     /// as not given. Undeclared inputs pass only if the action says `additional_input`.
@@ -32,7 +38,7 @@ impl Action {
                     Some(default) => {
                         complete.insert(input.name.clone(), default.clone());
                     }
-                    None if input.optional => {}
+                    None if input.optional || is_excused(input, given) => {}
                     None => return Err(self.missing(&input.name)),
                 },
             }

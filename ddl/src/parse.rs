@@ -106,6 +106,8 @@ pub(crate) struct DocumentInput {
     #[serde(default)]
     pub(crate) optional: bool,
     #[serde(default)]
+    pub(crate) required_unless: Option<String>,
+    #[serde(default)]
     pub(crate) validation: Option<String>,
     #[serde(default)]
     pub(crate) maxlength: Option<u64>,

@@ -285,6 +285,9 @@ pub struct Input {
     pub default: Option<Value>,
     /// Whether the caller may leave it out.
     pub optional: bool,
+    /// Another input: when it is given, this one may be left out. A key of ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub required_unless: Option<String>,
     #[serde(rename = "validation", skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<Rule>,
     /// The greatest length of a string, in characters; 0 means no limit.

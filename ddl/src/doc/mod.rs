@@ -85,13 +85,20 @@ fn action_facts(action: &Action) -> Vec<Fact> {
     facts
 }
 
+fn optional(input: &Input) -> String {
+    match &input.required_unless {
+        Some(other) if !input.optional => format!("when `{other}` is given"),
+        _ => yes_or_no(input.optional),
+    }
+}
+
 fn input_facts(input: &Input) -> Vec<Fact> {
     let mut facts = vec![
         ("Prompt", input.prompt.clone()),
         ("Description", input.description.clone()),
         ("Type", input.value_type.to_string()),
         ("Choices", input.choices.join(", ")),
-        ("Optional", yes_or_no(input.optional)),
+        ("Optional", optional(input)),
         (
             "Validation",
             input.validation().unwrap_or_default().to_owned(),

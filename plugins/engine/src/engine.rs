@@ -102,6 +102,17 @@ impl Engine {
 
     /// Brings the resource to its state, or with `noop` (here or in the resource) only says what would change.
     pub fn apply(&self, resource: &Resource, cancel: Cancel, noop: bool) -> Outcome {
+        self.apply_after(resource, cancel, noop, &mut |_| Ok(()))
+    }
+
+    /// The same; `before` sees the plan before the first change is made, and when it fails, nothing is changed.
+    pub fn apply_after(
+        &self,
+        resource: &Resource,
+        cancel: Cancel,
+        noop: bool,
+        before: &mut dyn FnMut(&Plan) -> Result<(), EngineError>,
+    ) -> Outcome {
         let cx = Cx::new(&*self.system, cancel);
         let mut outcome = Outcome {
             resource: resource.reference(),
@@ -118,7 +129,11 @@ impl Engine {
                     |change: &Change| change.event(&outcome.resource, &ChangeOutcome::Planned);
                 outcome.events = plan.changes.iter().map(planned).collect();
             }
-            Ok((known, plan)) => carry_out(known, &cx, &plan, &mut outcome),
+            Ok((_, plan)) if plan.is_empty() => {}
+            Ok((known, plan)) => match before(&plan) {
+                Ok(()) => carry_out(known, &cx, &plan, &mut outcome),
+                Err(error) => outcome.error = Some(error),
+            },
             Err(error) => outcome.error = Some(error),
         }
         outcome.log = cx.log.take();

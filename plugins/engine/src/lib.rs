@@ -32,6 +32,7 @@ pub mod resource_type;
 pub mod run;
 pub mod schema;
 pub mod types;
+pub mod undo;
 mod world;
 
 pub use engine::Engine;

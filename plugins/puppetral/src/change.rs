@@ -4,13 +4,15 @@
 
 use std::sync::Arc;
 
-use muster_api::system::System;
+use muster_api::system::{StateDir, System};
 use muster_api::system::command::Cancel;
 use muster_api::{ActionError, Context};
-use muster_engine::Engine;
+use muster_engine::{Engine, EngineError};
 use muster_engine::engine::Outcome;
 use muster_engine::event::{Event, EventStatus};
+use muster_engine::plan::Plan;
 use muster_engine::resource::Resource;
+use muster_engine::undo::{Record, UndoError};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -54,6 +56,25 @@ impl Changer {
         }
     }
 
+    /// What an earlier request replaced here, as something that is wanted again.
+    pub(crate) async fn recall(&self, cx: &Context, id: String) -> Result<Wanted, ActionError> {
+        let options = Arc::clone(&self.options);
+        cx.blocking(move |_| {
+            let state = undo_state(&options)?.ok_or_else(|| {
+                ActionError::failed("this node does not keep what changes replaced")
+            })?;
+            let record = Record::recall(&state, &id).map_err(|error| not_undone(&error))?;
+            let (type_name, title) = (record.type_name.clone(), record.title.clone());
+            let words = record.words().map_err(|error| not_undone(&error))?;
+            Ok(Wanted {
+                type_name,
+                title,
+                words,
+            })
+        })
+        .await?
+    }
+
     /// Brings the resource to its state, or with `noop` only says what would change.
     pub(crate) async fn bring(
         &self,
@@ -79,6 +100,7 @@ impl Changer {
             engine,
             resource,
             turn,
+            request: cx.request.to_string(),
         };
         let outcome = cx.blocking(move |cancel| work.run(cancel)).await??;
         report(outcome)
@@ -93,6 +115,8 @@ struct Work {
     resource: Resource,
     /// Absent when nothing is to be changed.
     turn: Option<Turn>,
+    /// By which the change can be taken back.
+    request: String,
 }
 
 impl Work {
@@ -105,9 +129,17 @@ impl Work {
         let _until_it_is_done = lock
             .transpose()
             .map_err(|error| refusal::of_system(&error))?;
-        Ok(self
-            .engine
-            .apply(&self.resource, cancel, self.turn.is_none()))
+        let state = undo_state(&self.options)?;
+        let mut keep = |plan: &Plan| {
+            let Some(state) = &state else { return Ok(()) };
+            let kept = Record::of(&*self.system, plan).keep(state, &self.request);
+            kept.map_err(|error| {
+                let problem = format!("nothing was changed, because {}", chain(&error));
+                EngineError::failed(&plan.resource, problem)
+            })
+        };
+        let noop = self.turn.is_none();
+        Ok(self.engine.apply_after(&self.resource, cancel, noop, &mut keep))
     }
 
     fn leave_managed_alone(&self) -> Result<(), ActionError> {
@@ -127,6 +159,28 @@ impl Work {
             "plugins.puppetral.allow_managed",
         ))
     }
+}
+
+/// Where is kept what changes replace.
+fn undo_state(options: &Options) -> Result<Option<StateDir>, ActionError> {
+    let state = options.state_dir.as_deref().map(StateDir::open);
+    state.transpose().map_err(|error| refusal::of_system(&error))
+}
+
+fn not_undone(error: &UndoError) -> ActionError {
+    ActionError::failed(chain(error))
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        line.push_str(": ");
+        line.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    line
 }
 
 fn report(outcome: Outcome) -> Result<Report, ActionError> {

@@ -30,6 +30,8 @@ pub struct Options {
     pub resources_file: Option<PathBuf>,
     /// Whether a resource on that list may be changed all the same.
     pub allow_managed: bool,
+    /// Where is kept what changes replace, to take them back; nothing is kept when absent. The daemon gives a place of its own.
+    pub state_dir: Option<PathBuf>,
     /// The lock of Puppet's runs, `agent_catalog_run.lock`; where Puppet usually has it when absent.
     pub lock: Option<PathBuf>,
     /// How many seconds a change waits for a run of Puppet to end; 0 fails at once.
@@ -45,6 +47,7 @@ impl Default for Options {
             allow_names: BTreeMap::new(),
             resources_file: None,
             allow_managed: false,
+            state_dir: None,
             lock: None,
             lock_wait: LOCK_WAIT,
         }

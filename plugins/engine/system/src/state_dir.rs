@@ -91,6 +91,24 @@ impl StateDir {
         Ok(Appender { file, path })
     }
 
+    /// The names in a directory below; none when it is not there.
+    pub fn list(&self, name: &str) -> Result<Vec<String>, SystemError> {
+        let path = self.path.join(name);
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(file_error("list", &path)(error)),
+        };
+        let name = |entry: io::Result<fs::DirEntry>| {
+            let name = entry?.file_name();
+            Ok(name.to_string_lossy().into_owned())
+        };
+        entries
+            .map(name)
+            .collect::<io::Result<_>>()
+            .map_err(file_error("list", &path))
+    }
+
     /// Removes a file. Nothing there is no error.
     pub fn remove(&self, name: &str) -> Result<(), SystemError> {
         let path = self.path.join(name);

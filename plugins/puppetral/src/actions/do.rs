@@ -15,8 +15,9 @@ pub(crate) struct Do(pub(crate) Arc<Changer>);
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Input {
     #[serde(rename = "type")]
-    type_name: String,
-    name: String,
+    type_name: Option<String>,
+    name: Option<String>,
+    undo: Option<String>,
     noop: Option<bool>,
     /// Everything else that was given: properties and parameters of the type.
     #[serde(flatten)]
@@ -31,14 +32,22 @@ impl Action for Do {
     async fn run(&self, cx: &Context, input: Input) -> Result<Report, ActionError> {
         let Input {
             type_name,
-            name: title,
+            name,
+            undo,
             noop,
             words,
         } = input;
-        let wanted = Wanted {
-            type_name,
-            title,
-            words,
+        let wanted = match (undo, type_name, name) {
+            (Some(id), None, None) if words.is_empty() => self.0.recall(cx, id).await?,
+            (None, Some(type_name), Some(title)) => Wanted {
+                type_name,
+                title,
+                words,
+            },
+            _ => {
+                let problem = "give `type` and `name`, or `undo` alone";
+                return Err(ActionError::invalid(problem));
+            }
         };
         self.0.bring(cx, wanted, noop.unwrap_or(false)).await
     }
