@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::REDACTED;
 use crate::error::{InputError, shortened, shown_value};
-use crate::schema::Action;
+use crate::schema::{Action, Input};
 
 /// Whether another input is given, beside which this one is not needed.
 fn is_excused(input: &Input, given: &Map<String, Value>) -> bool {

@@ -96,6 +96,7 @@ fn only_the_bus_speaks_nats_and_only_the_doors_start_processes() {
             "process::Command",
             &[
                 "plugins/engine/system/",
+                "plugins/engine/tests/",
                 "plugins/host/src/",
                 "client/rpc/",
                 "tests/",

@@ -154,7 +154,6 @@ fn functions(action: &Action) -> Sources {
     functions.declare("sender", source);
     let query = Query {
         optional: true,
-        required_unless: None,
         prompt: "the name of an output, such as \"status\" or \"os.family\"".to_owned(),
         check: Arc::new(|path| {
             FactPath::parse(path)

@@ -77,16 +77,28 @@ impl RunLock {
             SystemError::Locked { path, .. } => LockError::Running { path },
             other => LockError::System(other),
         })?;
-        let mut puppets = Vec::new();
+        let mut locks = Vec::new();
         for directory in puppet_state.iter().filter(|directory| directory.is_dir()) {
             refuse_disabled(directory)?;
-            puppets.push(take_puppets(&directory.join(PUPPET_RUN), until)?);
+            locks.push(directory.join(PUPPET_RUN));
         }
+        let left = until.saturating_duration_since(Instant::now());
         Ok(Self {
             _own: own,
-            _puppets: puppets,
+            _puppets: hold_puppets(&locks, left)?,
         })
     }
+}
+
+/// Takes Puppet's locks alone, waiting as long as that: for a change that is no run. A lock whose directory does not exist is
+/// nobody's. The paths are the host's own.
+pub fn hold_puppets(locks: &[PathBuf], patience: Duration) -> Result<Vec<PidLock>, LockError> {
+    let until = Instant::now() + patience;
+    locks
+        .iter()
+        .filter(|lock| lock.parent().is_some_and(Path::is_dir))
+        .map(|lock| take_puppets(lock, until))
+        .collect()
 }
 
 /// Puppet's state directories of a machine whose `/` is there.

@@ -145,11 +145,20 @@ fn place(id: &str) -> String {
 /// The words that lead back. The error says why there are none.
 fn inverse(system: &dyn System, plan: &Plan) -> Result<Map<String, Json>, String> {
     let resource = &plan.resource;
-    if matches!(resource.type_name.as_str(), "exec" | "notify" | "tidy" | "resources") {
-        return Err(format!("what a resource of type {} did is not known", resource.type_name));
+    if matches!(
+        resource.type_name.as_str(),
+        "exec" | "notify" | "tidy" | "resources"
+    ) {
+        return Err(format!(
+            "what a resource of type {} did is not known",
+            resource.type_name
+        ));
     }
     let mut words = kept_parameters(resource);
-    let ensure = plan.changes.iter().find(|change| change.property == "ensure");
+    let ensure = plan
+        .changes
+        .iter()
+        .find(|change| change.property == "ensure");
     if let Some(change) = ensure {
         if change.from.as_ref().is_none_or(is_absent) {
             words.insert("ensure".to_owned(), Json::from("absent"));
@@ -161,7 +170,10 @@ fn inverse(system: &dyn System, plan: &Plan) -> Result<Map<String, Json>, String
     } else {
         for change in &plan.changes {
             let name = &change.property;
-            let from = change.from.as_ref().ok_or_else(|| format!("`{name}` was not set before"))?;
+            let from = change
+                .from
+                .as_ref()
+                .ok_or_else(|| format!("`{name}` was not set before"))?;
             words.insert(name.clone(), json(from));
         }
     }
@@ -174,7 +186,9 @@ fn inverse(system: &dyn System, plan: &Plan) -> Result<Map<String, Json>, String
 /// What says where the resource is, and how to go about it.
 fn kept_parameters(resource: &Resource) -> Map<String, Json> {
     let kept = ["path", "target", "provider", "user", "force", "name"];
-    let names = kept.iter().filter(|name| resource.type_name != "file" || **name != "target");
+    let names = kept
+        .iter()
+        .filter(|name| resource.type_name != "file" || **name != "target");
     names
         .filter_map(|name| Some(((*name).to_owned(), json(resource.get(name)?))))
         .collect()
@@ -196,8 +210,9 @@ fn file_words(
     words: &mut Map<String, Json>,
 ) -> Result<(), String> {
     let path = Path::new(&resource.name);
-    let is_file = words.get("ensure").is_none_or(|ensure| ensure == "file");
-    if words.remove("content").is_none() || !is_file {
+    let replaced = words.remove("content").is_some();
+    let removed = words.get("ensure").is_some_and(|ensure| ensure == "file");
+    if !replaced && !removed {
         return Ok(());
     }
     let bytes = system

@@ -4,21 +4,21 @@
 
 use std::sync::Arc;
 
-use muster_api::system::{StateDir, System};
 use muster_api::system::command::Cancel;
+use muster_api::system::{StateDir, System};
 use muster_api::{ActionError, Context};
-use muster_engine::{Engine, EngineError};
 use muster_engine::engine::Outcome;
 use muster_engine::event::{Event, EventStatus};
 use muster_engine::plan::Plan;
 use muster_engine::resource::Resource;
 use muster_engine::undo::{Record, UndoError};
+use muster_engine::{Engine, EngineError};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::managed::{self, Managed};
 use crate::options::Options;
-use crate::run_lock::{RunLock, Turn, lock_file};
+use crate::run_lock::{RunLock, Turn, hold_puppet, lock_file};
 use crate::{policy, refusal};
 
 /// Makes changes, within the options, one after the other.
@@ -129,6 +129,11 @@ impl Work {
         let _until_it_is_done = lock
             .transpose()
             .map_err(|error| refusal::of_system(&error))?;
+        let puppet = self
+            .turn
+            .as_ref()
+            .map(|_| hold_puppet(&*self.system, &self.options));
+        let _so_long = puppet.transpose()?;
         let state = undo_state(&self.options)?;
         let mut keep = |plan: &Plan| {
             let Some(state) = &state else { return Ok(()) };
@@ -139,7 +144,9 @@ impl Work {
             })
         };
         let noop = self.turn.is_none();
-        Ok(self.engine.apply_after(&self.resource, cancel, noop, &mut keep))
+        Ok(self
+            .engine
+            .apply_after(&self.resource, cancel, noop, &mut keep))
     }
 
     fn leave_managed_alone(&self) -> Result<(), ActionError> {
@@ -164,7 +171,9 @@ impl Work {
 /// Where is kept what changes replace.
 fn undo_state(options: &Options) -> Result<Option<StateDir>, ActionError> {
     let state = options.state_dir.as_deref().map(StateDir::open);
-    state.transpose().map_err(|error| refusal::of_system(&error))
+    state
+        .transpose()
+        .map_err(|error| refusal::of_system(&error))
 }
 
 fn not_undone(error: &UndoError) -> ActionError {

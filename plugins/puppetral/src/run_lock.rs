@@ -1,17 +1,17 @@
 //! One change at a time on a node, and none while Puppet applies a catalog.
 //!
 //! Ours is a queue within the daemon, first come, first served, and a lock file for whoever else uses the engine. Puppet's
-//! lock is looked at and respected, and never written: Puppet takes the lock away from every process that is not called
-//! like itself, so that a lock of ours would not stop it. A run that begins while one of our changes is being made is
-//! therefore not held up; ours is one resource long.
+//! lock is waited for, and held while the change is made, so that no run begins meanwhile.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::system::pid_lock::PidLock;
 use muster_api::system::{Attributes, Lock, System, SystemError};
 use muster_api::wire::status::{Reason, Status};
 use muster_api::{ActionError, Context};
+use muster_engine::lock::{LockError, hold_puppets};
 use muster_engine::providers::paths;
 use serde_json::Map;
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -72,6 +72,24 @@ pub(crate) fn lock_file(
 ) -> Result<Box<dyn Lock>, SystemError> {
     paths::create_dirs(system, Path::new(DIRECTORY), &Attributes::default())?;
     system.lock(Path::new(FILE), patience)
+}
+
+/// Takes Puppet's own lock, wherever a Puppet of this machine would keep it. Blocks.
+pub(crate) fn hold_puppet(
+    system: &dyn System,
+    options: &Options,
+) -> Result<Vec<PidLock>, ActionError> {
+    let on_host = |path: PathBuf| {
+        let inside = path.strip_prefix("/").unwrap_or(&path).to_owned();
+        system.root().join(inside)
+    };
+    let locks = puppet::state_file(options.lock.as_deref(), "agent_catalog_run.lock");
+    let locks: Vec<PathBuf> = locks.into_iter().map(on_host).collect();
+    hold_puppets(&locks, options.lock_wait).map_err(|error| match error {
+        LockError::Puppet { pid, .. } => busy(pid),
+        LockError::System(error) => refusal::of_system(&error),
+        other => ActionError::failed(other.to_string()),
+    })
 }
 
 fn busy(pid: u32) -> ActionError {

@@ -6,6 +6,7 @@ mod parity;
 mod permission;
 mod reading;
 mod refusals;
+mod undo;
 
 use std::sync::Arc;
 

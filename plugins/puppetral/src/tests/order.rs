@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use muster_api::system::real::RealSystem;
 use muster_api::wire::status::{Reason, Status};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -212,4 +213,22 @@ async fn reading_and_planning_do_not_wait_for_a_change() {
     assert!(!change.is_finished());
     end.send(()).unwrap();
     assert_eq!(change.await.unwrap().unwrap()["changed"], json!(true));
+}
+
+/// What Puppet would look at while one of our changes is being made: a lock of a living process that is called like it.
+#[tokio::test]
+async fn puppets_lock_is_held_while_a_change_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let lock = directory.path().join("agent_catalog_run.lock");
+    let seen = directory.path().join("seen");
+    let line = format!("/bin/sh -c 'cp {} {}'", lock.display(), seen.display());
+    let options = json!({"lock": lock, "allow_types": ["exec"]});
+    let machine = Machine::new(RealSystem::new("/".into()), options);
+    let done = machine
+        .ask("do", json!({"type": "exec", "name": line}))
+        .await;
+    assert_eq!(done.unwrap()["changed"], true);
+    let held = std::fs::read_to_string(seen).unwrap();
+    assert_eq!(held, std::process::id().to_string());
+    assert!(!lock.exists(), "released when the change was made");
 }

@@ -1,6 +1,131 @@
 //! A change is taken back by the identity of its request, with everything that it replaced.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
-use super::{Bench, options};
+use super::{Machine, memory, scratch};
 
+/// A machine that keeps what changes replace.
+fn machine(state: &Path) -> (tempfile::TempDir, Machine) {
+    let (directory, system) = scratch();
+    std::fs::write(directory.path().join("tmp/motd"), "old\n").unwrap();
+    let options = json!({"state_dir": state, "allow_types": ["file", "user", "host", "exec"]});
+    (directory, Machine::new(system, options))
+}
+
+/// The identities of the changes that can be taken back, oldest first.
+fn kept(state: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(state.join("undo")).unwrap();
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.unwrap().file_name().into_string().unwrap()
+    };
+    let mut names: Vec<String> = entries.map(name).collect();
+    names.sort_unstable();
+    names
+}
+
+async fn changed_and_back(input: Value, file: &str) {
+    let state = tempfile::tempdir().unwrap();
+    let (_directory, machine) = machine(state.path());
+    let before = machine.text(file);
+    machine.ask("do", input.clone()).await.unwrap();
+    let after = machine.text(file);
+    assert_ne!(before, after, "{input}");
+    let ids = kept(state.path());
+    let [id] = ids.as_slice() else {
+        panic!("one change, one record: {ids:?}");
+    };
+    let plan = machine
+        .ask("do", json!({"undo": id, "noop": true}))
+        .await
+        .unwrap();
+    assert_eq!(plan["changed"], true, "{plan}");
+    assert_eq!(machine.text(file), after, "noop takes nothing back");
+    machine.ask("do", json!({"undo": id})).await.unwrap();
+    assert_eq!(machine.text(file), before, "{input}");
+    let ids = kept(state.path());
+    let again = ids.last().filter(|_| ids.len() == 2).unwrap();
+    machine.ask("do", json!({"undo": again})).await.unwrap();
+    assert_eq!(
+        machine.text(file),
+        after,
+        "taking back is taken back in turn"
+    );
+}
+
+#[tokio::test]
+async fn the_content_of_a_file_comes_back() {
+    changed_and_back(
+        json!({"type": "file", "name": "/tmp/motd", "content": "new\n"}),
+        "/tmp/motd",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn one_property_of_a_user_comes_back() {
+    changed_and_back(
+        json!({"type": "user", "name": "rip", "shell": "/bin/zsh"}),
+        "/etc/passwd",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_not_there_goes_and_what_was_there_comes_back() {
+    let input = json!({"type": "host", "name": "db1", "ip": "10.0.0.5"});
+    let state = tempfile::tempdir().unwrap();
+    let (_directory, machine) = machine(state.path());
+    let before = machine.text("/etc/hosts");
+    machine.ask("do", input).await.unwrap();
+    machine
+        .ask("do", json!({"undo": kept(state.path())[0]}))
+        .await
+        .unwrap();
+    assert!(!machine.text("/etc/hosts").contains("db1"));
+    assert!(machine.text("/etc/hosts").starts_with(&before));
+    let removed = json!({"type": "file", "name": "/tmp/motd", "ensure": "absent"});
+    machine.ask("do", removed).await.unwrap();
+    let ids = kept(state.path());
+    machine
+        .ask("do", json!({"undo": ids.last().unwrap()}))
+        .await
+        .unwrap();
+    assert_eq!(machine.text("/tmp/motd"), "old\n");
+}
+
+#[tokio::test]
+async fn what_cannot_be_taken_back_says_why() {
+    let state = tempfile::tempdir().unwrap();
+    let (_directory, machine) = machine(state.path());
+    let unknown = "019a9f2e-7c1b-7d44-9a57-0e6f5c1d2b3a";
+    let error = machine
+        .ask("do", json!({"undo": unknown}))
+        .await
+        .unwrap_err();
+    assert!(error.message.contains("no change"), "{}", error.message);
+    let command = json!({"type": "exec", "name": "/bin/true"});
+    machine.ask("do", command).await.unwrap();
+    let ids = kept(state.path());
+    let error = machine
+        .ask("do", json!({"undo": ids[0]}))
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .message
+            .contains("Exec[/bin/true] cannot be taken back"),
+        "{}",
+        error.message
+    );
+    let both = json!({"undo": unknown, "type": "file", "name": "/tmp/motd"});
+    let error = machine.ask("do", both).await.unwrap_err();
+    assert!(error.message.contains("alone"), "{}", error.message);
+    let nothing = Machine::new(memory(), json!({}));
+    let error = nothing
+        .ask("do", json!({"undo": unknown}))
+        .await
+        .unwrap_err();
+    assert!(error.message.contains("does not keep"), "{}", error.message);
+}
