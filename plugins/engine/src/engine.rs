@@ -1,5 +1,6 @@
 //! The door to the engine: check, plan, apply, find and search resources by the name of their type.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use muster_system::System;
@@ -7,6 +8,7 @@ use muster_system::command::Cancel;
 
 use crate::error::EngineError;
 use crate::event::{Event, EventStatus};
+use crate::foreign::Foreign;
 use crate::munge;
 use crate::plan::{Change, ChangeOutcome, Plan, State};
 use crate::resource::{Resource, Value, Values};
@@ -41,6 +43,7 @@ impl Outcome {
 pub struct Engine {
     system: Arc<dyn System>,
     types: Arc<Vec<Box<dyn ResourceType>>>,
+    foreign: Option<Arc<dyn Foreign>>,
 }
 
 impl Engine {
@@ -49,7 +52,20 @@ impl Engine {
         Self {
             system,
             types: Arc::new(types::all()),
+            foreign: None,
         }
+    }
+
+    /// The same, with somebody to ask about types that are not the engine's own.
+    #[must_use]
+    pub fn with_foreign(mut self, foreign: Arc<dyn Foreign>) -> Self {
+        self.foreign = Some(foreign);
+        self
+    }
+
+    /// Whether a type of that name is the engine's own.
+    pub fn is_own(&self, type_name: &str) -> bool {
+        self.types().any(|schema| schema.type_name == type_name)
     }
 
     /// What every type accepts, in the order of their names.
@@ -97,7 +113,7 @@ impl Engine {
     /// What would change. Reads the machine, changes nothing (an exec's guards run, as they decide).
     pub fn plan(&self, resource: &Resource, cancel: Cancel) -> Result<Plan, EngineError> {
         let known = self.type_named(&resource.type_name)?;
-        plan(known, &Cx::new(&*self.system, cancel), resource)
+        plan(&*known, &Cx::new(&*self.system, cancel), resource)
     }
 
     /// Brings the resource to its state, or with `noop` (here or in the resource) only says what would change.
@@ -122,7 +138,7 @@ impl Engine {
         };
         let planned = self
             .type_named(&resource.type_name)
-            .and_then(|known| Ok((known, plan(known, &cx, resource)?)));
+            .and_then(|known| plan(&*known, &cx, resource).map(|plan| (known, plan)));
         match planned {
             Ok((_, plan)) if noop || resource.flag("noop") => {
                 let planned =
@@ -131,7 +147,7 @@ impl Engine {
             }
             Ok((_, plan)) if plan.is_empty() => {}
             Ok((known, plan)) => match before(&plan) {
-                Ok(()) => carry_out(known, &cx, &plan, &mut outcome),
+                Ok(()) => carry_out(&*known, &cx, &plan, &mut outcome),
                 Err(error) => outcome.error = Some(error),
             },
             Err(error) => outcome.error = Some(error),
@@ -159,7 +175,7 @@ impl Engine {
 
     /// What would change, in a context that is kept.
     pub(crate) fn plan_with(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Plan, EngineError> {
-        plan(self.type_named(&resource.type_name)?, cx, resource)
+        plan(&*self.type_named(&resource.type_name)?, cx, resource)
     }
 
     /// Makes one change of a plan.
@@ -169,7 +185,8 @@ impl Engine {
         plan: &Plan,
         change: &Change,
     ) -> Result<(), EngineError> {
-        make(self.type_named(&plan.resource.type_name)?, cx, plan, change)
+        let known = self.type_named(&plan.resource.type_name)?;
+        make(&*known, cx, plan, change)
     }
 
     /// Refreshes it.
@@ -180,7 +197,7 @@ impl Engine {
     /// Whether a refresh means anything to it.
     pub(crate) fn refreshes(&self, resource: &Resource) -> bool {
         self.type_named(&resource.type_name)
-            .is_ok_and(ResourceType::refreshes)
+            .is_ok_and(|known| known.refreshes())
     }
 
     /// Whether the change spares a refresh.
@@ -240,13 +257,17 @@ impl Engine {
             .collect()
     }
 
-    fn type_named(&self, name: &str) -> Result<&dyn ResourceType, EngineError> {
-        let found = self
-            .types
-            .iter()
-            .find(|known| known.schema().type_name == name);
-        found
-            .map(AsRef::as_ref)
+    fn type_named(&self, name: &str) -> Result<Known<'_>, EngineError> {
+        let mut own = self.types.iter();
+        if let Some(known) = own.find(|known| known.schema().type_name == name) {
+            return Ok(Known::Own(known.as_ref()));
+        }
+        let foreign = match &self.foreign {
+            Some(foreign) => foreign.type_named(name)?,
+            None => None,
+        };
+        foreign
+            .map(Known::Foreign)
             .ok_or_else(|| EngineError::UnknownType {
                 name: name.to_owned(),
                 suggestion: munge::nearest(name, self.types().map(|schema| schema.type_name)),
@@ -254,9 +275,25 @@ impl Engine {
     }
 }
 
+/// A type, whoever knows it.
+enum Known<'a> {
+    Own(&'a dyn ResourceType),
+    Foreign(Arc<dyn ResourceType>),
+}
+
+impl<'a> Deref for Known<'a> {
+    type Target = dyn ResourceType + 'a;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Own(known) => *known,
+            Self::Foreign(known) => known.as_ref(),
+        }
+    }
+}
+
 fn plan(known: &dyn ResourceType, cx: &Cx<'_>, resource: &Resource) -> Result<Plan, EngineError> {
-    let state = known.read(cx, resource)?;
-    Ok(known.plan(resource, &state))
+    known.look(cx, resource)
 }
 
 /// One change after the other. A failed one does not keep the next from being made, as in Puppet; a cancel does.

@@ -54,6 +54,22 @@ pub enum EngineError {
         #[source]
         source: SystemError,
     },
+    /// A type that is not the engine's own does not take the resource.
+    #[error("{resource}: {problem}")]
+    Refused {
+        /// `Augeas[hosts]`.
+        resource: String,
+        /// In the words of whoever knows the type.
+        problem: String,
+    },
+    /// A type that is not the engine's own, and whoever might know it cannot be asked.
+    #[error("the type `{name}` is not one of the engine's own, and {problem}")]
+    Unavailable {
+        /// The type.
+        name: String,
+        /// Why nobody can be asked, and what to do.
+        problem: String,
+    },
     /// A tool ran and said no, or the machine lacks what the type needs.
     #[error("{resource}: {problem}")]
     Failed {
@@ -99,7 +115,7 @@ impl EngineError {
     pub fn reason(&self) -> String {
         self.followed_by_causes(match self {
             Self::System { doing, .. } => doing.clone(),
-            Self::Failed { problem, .. } => problem.clone(),
+            Self::Failed { problem, .. } | Self::Refused { problem, .. } => problem.clone(),
             other => other.to_string(),
         })
     }
@@ -127,6 +143,8 @@ impl EngineError {
                 | Self::UnknownAttribute { .. }
                 | Self::Missing { .. }
                 | Self::Invalid { .. }
+                | Self::Refused { .. }
+                | Self::Unavailable { .. }
         )
     }
 }

@@ -5,7 +5,7 @@
 use serde_json::Value as Json;
 
 use crate::error::EngineError;
-use crate::resource::{Resource, Value, Values, reference};
+use crate::resource::{Data, Resource, Value, Values, reference};
 use crate::schema::{Attribute, Kind, METAPARAMETERS, Schema};
 
 /// The longest title and the longest single text that is accepted, in bytes.
@@ -99,12 +99,18 @@ fn value(attribute: &Attribute, word: &Json) -> Result<Value, String> {
         Kind::List => return list(attribute, word).map(Value::List),
         Kind::Commands => return commands(attribute, word).map(Value::List),
         Kind::Options => return options(attribute, word).map(Value::List),
+        Kind::Data => return data(word),
         _ => {}
     }
     let text =
         text(word).map_err(|what| format!("is {what}, must be {}", wanted(attribute.kind)))?;
     let munged = match attribute.kind {
-        Kind::Text | Kind::WordOr(_) | Kind::List | Kind::Options | Kind::Commands => {
+        Kind::Text
+        | Kind::WordOr(_)
+        | Kind::List
+        | Kind::Options
+        | Kind::Commands
+        | Kind::Data => {
             Some(Value::Text(text.clone()))
         }
         Kind::Word(words) => words
@@ -194,6 +200,22 @@ fn options(attribute: &Attribute, word: &Json) -> Result<Vec<String>, String> {
     Ok(options)
 }
 
+/// Any value, in the plainest form that holds it.
+fn data(word: &Json) -> Result<Value, String> {
+    Ok(match word {
+        Json::String(_) => Value::Text(text(word)?),
+        Json::Bool(truth) => Value::Bool(*truth),
+        Json::Number(number) => number
+            .as_i64()
+            .map_or_else(|| Value::Data(Data(word.clone())), Value::Int),
+        Json::Array(words) if words.iter().all(Json::is_string) => {
+            Value::List(words.iter().map(text).collect::<Result<_, _>>()?)
+        }
+        Json::Array(_) | Json::Object(_) => Value::Data(Data(word.clone())),
+        Json::Null => return Err("is null, must be a value".to_owned()),
+    })
+}
+
 /// The text of a word: itself, or the decimal or literal form of a number or truth.
 fn text(word: &Json) -> Result<String, String> {
     match word {
@@ -214,6 +236,7 @@ fn text(word: &Json) -> Result<String, String> {
 fn wanted(kind: Kind) -> String {
     match kind {
         Kind::Text | Kind::WordOr(_) => "text".to_owned(),
+        Kind::Data => "a value".to_owned(),
         Kind::Word(words) => format!("one of {}", words.join(", ")),
         Kind::Int => "a whole number".to_owned(),
         Kind::Bool => "true or false".to_owned(),

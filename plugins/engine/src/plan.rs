@@ -164,7 +164,7 @@ pub fn is_absent(value: &Value) -> bool {
         Value::List(words) => {
             words.is_empty() || (words.len() == 1 && words.iter().all(|word| word == "absent"))
         }
-        Value::Bool(_) | Value::Int(_) => false,
+        Value::Bool(_) | Value::Int(_) | Value::Data(_) => false,
     }
 }
 

@@ -21,6 +21,26 @@ pub enum Value {
     Text(String),
     /// A list of texts.
     List(Vec<String>),
+    /// Whatever else a type that is not the engine's own takes.
+    Data(Data),
+}
+
+/// A value with a structure of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Data(pub serde_json::Value);
+
+impl Ord for Data {
+    /// By their texts: an order, without a meaning.
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.to_string().cmp(&other.0.to_string())
+    }
+}
+
+impl PartialOrd for Data {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl From<&str> for Value {
@@ -42,6 +62,7 @@ impl fmt::Display for Value {
             Self::Int(value) => write!(f, "{value}"),
             Self::Text(value) => f.write_str(value),
             Self::List(values) => write!(f, "[{}]", values.join(", ")),
+            Self::Data(Data(value)) => write!(f, "{value}"),
         }
     }
 }
@@ -76,7 +97,7 @@ impl Value {
         match self {
             Self::List(values) => values.iter().map(String::as_str).collect(),
             Self::Text(value) => vec![value],
-            Self::Bool(_) | Self::Int(_) => Vec::new(),
+            Self::Bool(_) | Self::Int(_) | Self::Data(_) => Vec::new(),
         }
     }
 }

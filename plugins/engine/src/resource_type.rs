@@ -32,6 +32,12 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         Plan::compare(self.schema(), resource, state)
     }
 
+    /// Both at once: what would change on this machine. For types of which the machine has to be asked what a difference is.
+    fn look(&self, cx: &Cx<'_>, resource: &Resource) -> Result<Plan, EngineError> {
+        let state = self.read(cx, resource)?;
+        Ok(self.plan(resource, &state))
+    }
+
     /// Makes one change of the plan. The engine calls this for each change in order, makes the events, and goes on with
     /// the next change when one fails, as Puppet does.
     fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError>;

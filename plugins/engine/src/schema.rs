@@ -36,6 +36,8 @@ pub enum Kind {
     Options,
     /// Seconds: a whole or fractional number, kept as text.
     Seconds,
+    /// Anything: a type that is not the engine's own judges it.
+    Data,
 }
 
 /// One name that a type accepts.

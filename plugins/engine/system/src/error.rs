@@ -51,6 +51,15 @@ pub enum SystemError {
         #[source]
         source: io::Error,
     },
+    /// A program that is talked to does not take or give lines.
+    #[error("cannot talk to `{program}`")]
+    Talk {
+        /// The program as asked for.
+        program: String,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
     /// A process could not be signalled.
     #[error("cannot signal process {pid}")]
     Signal {

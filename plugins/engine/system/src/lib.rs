@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 pub mod command;
+pub mod conversation;
 pub mod error;
 pub mod fake;
 pub mod file;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 pub use command::{Command, Output};
+pub use conversation::Conversation;
 pub use error::SystemError;
 pub use file::{Attributes, FileKind, Metadata};
 pub use process::{ProcessId, Signal, Spool};
@@ -85,6 +87,10 @@ pub trait System: fmt::Debug + Send + Sync {
     /// Starts a program that outlives us, in a session of its own. Its output and its end go into the spool; limit of time and
     /// cancellation do not apply to it, the limit of output is the spool's.
     fn start(&self, command: &Command, spool: &Spool) -> Result<ProcessId, SystemError>;
+
+    /// Starts a program to be talked to, line by line, for as long as the conversation is kept. Input, limit of time and
+    /// cancellation of the command do not apply; its limit of output is that of a line.
+    fn converse(&self, command: &Command) -> Result<Box<dyn Conversation>, SystemError>;
 
     /// Whether this very process still runs.
     fn is_running(&self, process: &ProcessId) -> bool;

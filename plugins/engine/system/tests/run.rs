@@ -390,4 +390,75 @@ mod run {
             }
         });
     }
+
+    /// A program that answers each line with the line, until it is told otherwise.
+    const ECHO: &str = "while read -r line; do case $line in end) exit;; long) printf '%2000s\\n' x;; wait) sleep 60 & wait;; \
+                    *) echo \"$line!\"; echo \"complaint $line\" >&2;; esac; done";
+
+    fn converse(limit: usize) -> Box<dyn muster_system::Conversation> {
+        let mut command = Command::new(["/bin/sh", "-c", ECHO]);
+        command.output_limit = limit;
+        host().converse(&command).unwrap()
+    }
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_conversation_goes_line_by_line_until_the_program_ends() {
+        let mut talk = converse(1024);
+        let never = Cancel::default();
+        for line in ["one", "two"] {
+            talk.say(line).unwrap();
+            let answer = talk.hear(LONG, &never).unwrap();
+            assert_eq!(answer.as_deref(), Some(format!("{line}!").as_str()));
+        }
+        talk.say("end").unwrap();
+        assert_eq!(talk.hear(LONG, &never).unwrap(), None);
+        assert!(
+            talk.complaints().starts_with("complaint one"),
+            "{}",
+            talk.complaints()
+        );
+        assert_eq!(talk.hear(LONG, &never).unwrap(), None);
+    }
+
+    #[test]
+    fn a_silent_program_and_a_cancelled_request_end_the_waiting() {
+        let mut talk = converse(1024);
+        let cancel = Cancel::default();
+        talk.say("wait").unwrap();
+        let late = talk.hear(Duration::from_millis(50), &cancel).unwrap_err();
+        assert!(matches!(late, SystemError::Timeout { .. }), "{late}");
+        cancel.cancel();
+        let cancelled = talk.hear(LONG, &cancel).unwrap_err();
+        assert!(
+            matches!(cancelled, SystemError::Cancelled { .. }),
+            "{cancelled}"
+        );
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_and_not_kept() {
+        let mut talk = converse(100);
+        talk.say("long").unwrap();
+        let error = talk.hear(LONG, &Cancel::default()).unwrap_err();
+        assert!(matches!(error, SystemError::Talk { .. }), "{error}");
+    }
+
+    #[test]
+    fn whoever_drops_a_conversation_ends_the_program_and_its_children() {
+        let mut command = Command::new(["/bin/sh", "-c", "sleep 60 & echo $!; wait"]);
+        command.output_limit = 100;
+        let mut talk = host().converse(&command).unwrap();
+        let child = talk.hear(LONG, &Cancel::default()).unwrap().unwrap();
+        drop(talk);
+        await_death(&child);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_cannot_be_talked_to() {
+        let command = Command::new(["/no/such/program"]);
+        let error = host().converse(&command).unwrap_err();
+        assert!(error.is_not_found(), "{error}");
+    }
 }

@@ -23,5 +23,6 @@ mod recursion;
 mod reference;
 mod relations;
 mod schedules;
+mod puppet;
 mod service;
 mod supervised;

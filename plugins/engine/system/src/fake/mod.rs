@@ -2,6 +2,7 @@
 //!
 //! Keeps the same contract as the real one. A program that nobody scripted does not exist.
 
+mod conversation;
 mod tree;
 
 use std::collections::BTreeSet;
@@ -15,9 +16,10 @@ use nix::errno::Errno;
 
 use crate::command::Stream;
 use crate::{
-    Attributes, Command, FileKind, Lock, Metadata, Output, ProcessId, Signal, Spool, System,
-    SystemError,
+    Attributes, Command, Conversation, FileKind, Lock, Metadata, Output, ProcessId, Signal, Spool,
+    System, SystemError,
 };
+use conversation::{Answer, FakeTalk};
 use tree::{Content, Tree};
 
 /// A machine in memory. Clones are the same machine.
@@ -37,6 +39,7 @@ type Handler = Arc<dyn Fn(&FakeSystem, &Command) -> Output + Send + Sync>;
 struct Inner {
     tree: Tree,
     programs: Vec<(Vec<String>, Handler)>,
+    talkers: Vec<(Vec<String>, Answer)>,
     commands: Vec<Command>,
     now: SystemTime,
     faults: BTreeSet<(PathBuf, String)>,
@@ -51,6 +54,7 @@ impl FakeSystem {
         let inner = Inner {
             tree: Tree::new(now),
             programs: Vec::new(),
+            talkers: Vec::new(),
             commands: Vec::new(),
             now,
             faults: BTreeSet::new(),
@@ -119,6 +123,17 @@ impl FakeSystem {
     ) {
         let argv = argv.iter().map(|word| (*word).to_owned()).collect();
         self.inner().programs.push((argv, Arc::new(handler)));
+    }
+
+    /// From now on, a conversation with a command that starts with these arguments has this answer to each line; `None` ends
+    /// it.
+    pub fn talk(
+        &self,
+        argv: &[&str],
+        answer: impl Fn(&Self, &str) -> Option<String> + Send + Sync + 'static,
+    ) {
+        let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+        self.inner().talkers.push((argv, Arc::new(answer)));
     }
 
     /// Every command that was run so far, scripted or not.
@@ -381,6 +396,18 @@ impl System for FakeSystem {
                 source,
             })?;
         Ok(ProcessId { pid: 0, started: 0 })
+    }
+
+    fn converse(&self, command: &Command) -> Result<Box<dyn Conversation>, SystemError> {
+        let mut inner = self.inner();
+        inner.commands.push(command.clone());
+        let mut talkers = inner.talkers.iter().rev();
+        let found = talkers.find(|(argv, _)| command.argv.starts_with(argv));
+        let (_, answer) = found.ok_or_else(|| SystemError::Start {
+            program: command.program().to_owned(),
+            source: Errno::ENOENT.into(),
+        })?;
+        Ok(Box::new(FakeTalk::new(self, Arc::clone(answer), command)))
     }
 
     /// Scripted programs have always ended.

@@ -3,6 +3,7 @@
 //! Files go through `std::fs` after their path was resolved inside the root. Does not lock by itself, and does not
 //! guard against somebody who swaps directories for links in the root while a call is running.
 
+mod conversation;
 mod detached;
 pub(crate) mod lock;
 mod process;
@@ -19,8 +20,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::path::{check, resolve};
 use crate::{
-    Attributes, Command, FileKind, Lock, Metadata, Output, ProcessId, Signal, Spool, System,
-    SystemError,
+    Attributes, Command, Conversation, FileKind, Lock, Metadata, Output, ProcessId, Signal, Spool,
+    System, SystemError,
 };
 
 /// Mode of a new file when nothing is said.
@@ -239,6 +240,11 @@ impl System for RealSystem {
             program: command.program().to_owned(),
             source,
         })
+    }
+
+    fn converse(&self, command: &Command) -> Result<Box<dyn Conversation>, SystemError> {
+        let process = room::prepare(self, command)?;
+        Ok(Box::new(conversation::start(&process, command)?))
     }
 
     fn is_running(&self, process: &ProcessId) -> bool {

@@ -32,7 +32,7 @@ const QUIET: Duration = Duration::from_secs(1);
 /// The longest such wait in all, for a descendant that goes on talking.
 const DRAIN: Duration = Duration::from_secs(5);
 /// How often the cancel flag is looked at.
-const ATTENTION: Duration = Duration::from_millis(50);
+pub(super) const ATTENTION: Duration = Duration::from_millis(50);
 
 /// A process as the kernel takes it.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ pub(super) fn run(prepared: &Prepared, asked: &Command) -> Result<Output, System
     clippy::disallowed_types,
     reason = "this is the one place of the room that starts processes"
 )]
-fn spawn(prepared: &Prepared, with_input: bool) -> io::Result<Child> {
+pub(super) fn spawn(prepared: &Prepared, with_input: bool) -> io::Result<Child> {
     let (program, arguments) = prepared
         .argv
         .split_first()
@@ -245,15 +245,15 @@ fn reason(asked: &Command, limit: Option<Instant>, now: Instant) -> Option<Stop>
 }
 
 /// The process group of a child that was not reaped yet.
-struct Group(Pid);
+pub(super) struct Group(Pid);
 
 impl Group {
-    fn of(child: &Child) -> io::Result<Self> {
+    pub(super) fn of(child: &Child) -> io::Result<Self> {
         pid(child).map(Self)
     }
 
     /// The group may be gone already, and that is as well.
-    fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         let _ = killpg(self.0, signal);
     }
 }

@@ -1,0 +1,299 @@
+//! What is said to the resident Puppet and what it answers, as values. Pure; `bridge.rb` is the other side.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use crate::resource::{Data, Resource, Value, Values};
+use crate::schema::METAPARAMETERS;
+
+/// The other side.
+pub(super) const SCRIPT: &str = include_str!("bridge.rb");
+
+/// Reads the first line, and becomes what it says: the script is too long for an argument that everybody can read.
+pub(super) const LOADER: &str = "hello = JSON.parse($stdin.gets); SETTINGS = hello['settings']; \
+                                 eval(hello['script'], TOPLEVEL_BINDING, 'bridge.rb')";
+
+/// The first line.
+#[derive(Debug, Serialize)]
+pub(super) struct Hello<'a> {
+    pub(super) settings: &'a BTreeMap<String, String>,
+    pub(super) script: &'a str,
+}
+
+/// Any other line.
+#[derive(Serialize)]
+pub(super) struct Request<'a> {
+    op: &'static str,
+    #[serde(rename = "type")]
+    type_name: &'a str,
+    title: &'a str,
+    parameters: Map<String, Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    property: Option<&'a str>,
+}
+
+impl fmt::Debug for Request<'_> {
+    /// Without the parameters: a password may be among them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            op,
+            type_name,
+            title,
+            ..
+        } = self;
+        write!(f, "{op} {type_name} {title}")
+    }
+}
+
+impl<'a> Request<'a> {
+    /// About a type, or about nothing.
+    pub(super) fn of(op: &'static str, type_name: &'a str) -> Self {
+        Self {
+            op,
+            type_name,
+            title: "",
+            parameters: Map::new(),
+            property: None,
+        }
+    }
+
+    /// About a resource of which nothing is desired.
+    pub(super) fn named(op: &'static str, type_name: &'a str, title: &'a str) -> Self {
+        Self {
+            title,
+            ..Self::of(op, type_name)
+        }
+    }
+
+    /// About a resource. Metaparameters are the engine's, and a name that is only the title is Puppet's to read from it.
+    pub(super) fn about(op: &'static str, resource: &'a Resource, namevar: &str) -> Self {
+        let is_ours = |name: &str| METAPARAMETERS.iter().any(|meta| meta.name == name);
+        let is_title =
+            |name: &str, value: &Value| name == namevar && value.as_text() == Some(&resource.title);
+        let parameters = resource
+            .values
+            .iter()
+            .filter(|(name, value)| !is_ours(name) && !is_title(name, value))
+            .map(|(name, value)| (name.clone(), json(value)))
+            .collect();
+        Self {
+            parameters,
+            ..Self::named(op, &resource.type_name, &resource.title)
+        }
+    }
+
+    /// The same, about one property.
+    pub(super) fn only(self, property: &'a str) -> Self {
+        Self {
+            property: Some(property),
+            ..self
+        }
+    }
+
+    /// Whether asking twice does no harm.
+    pub(super) fn only_looks(&self) -> bool {
+        !self.changes()
+    }
+
+    /// Whether it changes the machine.
+    pub(super) fn changes(&self) -> bool {
+        matches!(self.op, "apply" | "refresh")
+    }
+}
+
+/// A line that comes back.
+#[derive(Debug, Deserialize)]
+pub(super) struct Answer<T> {
+    pub(super) ok: Option<T>,
+    pub(super) error: Option<Problem>,
+    #[serde(default)]
+    pub(super) log: Vec<String>,
+}
+
+/// The line that says that it can be asked.
+#[derive(Debug, Deserialize)]
+pub(super) struct Ready {
+    pub(super) ready: Option<String>,
+    pub(super) error: Option<Problem>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Problem {
+    pub(super) kind: ProblemKind,
+    pub(super) message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ProblemKind {
+    UnknownType,
+    Invalid,
+    Failed,
+    Unavailable,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Pong {
+    pub(super) version: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Types {
+    pub(super) types: Vec<String>,
+}
+
+/// What a type accepts.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Description {
+    pub(super) doc: String,
+    pub(super) namevars: Vec<String>,
+    pub(super) attributes: Vec<DescribedAttribute>,
+    pub(super) refreshes: bool,
+    pub(super) provider: Option<String>,
+    /// The types of what may come first without being told to.
+    pub(super) autorequires: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct DescribedAttribute {
+    pub(super) name: String,
+    pub(super) property: bool,
+    pub(super) doc: String,
+}
+
+/// What a resource is called, and what comes first without being told to: types and names.
+#[derive(Debug, Deserialize)]
+pub(super) struct Checked {
+    pub(super) name: String,
+    pub(super) autorequires: Vec<(String, String)>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Found {
+    pub(super) values: Map<String, Json>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Listed {
+    pub(super) resources: Vec<ListedResource>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ListedResource {
+    pub(super) title: String,
+    pub(super) values: Map<String, Json>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Planned {
+    pub(super) values: Map<String, Json>,
+    pub(super) changes: Vec<PlannedChange>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct PlannedChange {
+    pub(super) property: String,
+    pub(super) previous: Json,
+    pub(super) desired: Json,
+    pub(super) message: String,
+}
+
+/// Nothing to tell.
+#[derive(Debug, Deserialize)]
+pub(super) struct Done {}
+
+/// Puppet's value as the engine's; nothing where there is none.
+pub(super) fn value(json: Json) -> Option<Value> {
+    match json {
+        Json::Null => None,
+        Json::Bool(truth) => Some(Value::Bool(truth)),
+        Json::String(text) => Some(Value::Text(text)),
+        Json::Number(ref number) => Some(
+            number
+                .as_i64()
+                .map_or_else(|| Value::Data(Data(json.clone())), Value::Int),
+        ),
+        Json::Array(ref words) => {
+            let texts: Option<Vec<String>> = words
+                .iter()
+                .map(|word| word.as_str().map(str::to_owned))
+                .collect();
+            Some(texts.map_or_else(|| Value::Data(Data(json.clone())), Value::List))
+        }
+        Json::Object(_) => Some(Value::Data(Data(json))),
+    }
+}
+
+/// Puppet's values as the engine's.
+pub(super) fn values(found: Map<String, Json>) -> Values {
+    found
+        .into_iter()
+        .filter_map(|(name, json)| Some((name, value(json)?)))
+        .collect()
+}
+
+fn json(value: &Value) -> Json {
+    match value {
+        Value::Bool(truth) => Json::from(*truth),
+        Value::Int(number) => Json::from(*number),
+        Value::Text(text) => Json::from(text.as_str()),
+        Value::List(texts) => Json::from(texts.as_slice()),
+        Value::Data(Data(json)) => json.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn resource(values: &[(&str, Value)]) -> Resource {
+        Resource {
+            type_name: "sshkey".to_owned(),
+            title: "a@rsa".to_owned(),
+            name: "a".to_owned(),
+            values: values
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_request_leaves_out_what_is_the_engines_and_what_the_title_says() {
+        let resource = resource(&[
+            ("name", Value::from("a@rsa")),
+            ("noop", Value::Bool(true)),
+            ("key", Value::from("AAAA")),
+            ("host_aliases", Value::List(vec!["b".to_owned()])),
+        ]);
+        let request = Request::about("apply", &resource, "name").only("key");
+        assert_eq!(
+            serde_json::to_value(&request).unwrap(),
+            json!({"op": "apply", "type": "sshkey", "title": "a@rsa", "property": "key",
+                   "parameters": {"key": "AAAA", "host_aliases": ["b"]}})
+        );
+        assert!(!format!("{request:?}").contains("AAAA"));
+    }
+
+    #[test]
+    fn values_are_as_plain_as_they_can_be() {
+        let found = json!({"a": null, "b": "x", "c": 7, "d": ["x", "y"], "e": [1], "f": {"g": 1}, "h": 1.5, "i": false});
+        let values = values(found.as_object().unwrap().clone());
+        assert_eq!(values.get("a"), None);
+        assert_eq!(values.get("c"), Some(&Value::Int(7)));
+        assert_eq!(
+            values.get("d"),
+            Some(&Value::List(vec!["x".to_owned(), "y".to_owned()]))
+        );
+        assert_eq!(values.get("e"), Some(&Value::Data(Data(json!([1])))));
+        assert_eq!(values.get("f"), Some(&Value::Data(Data(json!({"g": 1})))));
+        assert_eq!(values.get("h"), Some(&Value::Data(Data(json!(1.5)))));
+        assert_eq!(serde_json::to_value(&values).unwrap()["f"], json!({"g": 1}));
+    }
+}

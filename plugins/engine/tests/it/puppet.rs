@@ -1,0 +1,401 @@
+//! Types of the machine's own Puppet, through the real resident process.
+//!
+//! Where Puppet is not installed these tests say so and pass; continuous integration must have it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use muster_engine::foreign::Foreign;
+use muster_engine::puppet::{Options, PuppetTypes};
+use muster_engine::resource::Value;
+use muster_engine::{Cx, Engine, EngineError};
+use muster_system::System;
+use muster_system::command::Cancel;
+use muster_system::fake::FakeSystem;
+use muster_system::real::RealSystem;
+use serde_json::{Map, Value as Json, json};
+
+/// A type and a provider of somebody's own: keys and values in a file, with a structured value, and ways to misbehave.
+const KV_TYPE: &str = r"
+Puppet::Type.newtype(:kv) do
+  @doc = 'A key of a file.'
+  ensurable
+  newparam(:key, namevar: true)
+  newparam(:file)
+  newproperty(:value) do
+    validate { |value| raise ArgumentError, 'must not be empty' if value == '' }
+  end
+  newproperty(:options) do
+    def insync?(is); is == should; end
+  end
+  autorequire(:file) { self[:file] }
+  def refresh
+    provider.restart
+  end
+end
+";
+const KV_PROVIDER: &str = r"
+require 'json'
+Puppet::Type.type(:kv).provide(:json) do
+  def all; File.exist?(resource[:file]) ? JSON.parse(File.read(resource[:file])) : {}; end
+  def store(all); puts 'a provider that prints'; File.write(resource[:file], JSON.generate(all)); end
+  def exists?; all.key?(resource[:key]); end
+  def create; store(all.merge(resource[:key] => { 'value' => resource[:value], 'options' => resource[:options] })); end
+  def destroy; store(all.reject { |key, _| key == resource[:key] }); end
+  def value; (all[resource[:key]] || {})['value'] || :absent; end
+  def value=(to)
+    sleep 120 if to == 'hang'
+    Process.kill(:KILL, Process.pid) if to == 'crash'
+    raise Puppet::Error, 'the provider says no' if to == 'fail'
+    store(all.merge(resource[:key] => (all[resource[:key]] || {}).merge('value' => to)))
+  end
+  def options; (all[resource[:key]] || {})['options'] || :absent; end
+  def options=(to); store(all.merge(resource[:key] => all[resource[:key]].merge('options' => to))); end
+  def restart; File.write(resource[:file] + '.restarted', 'x', mode: 'a'); end
+end
+";
+
+struct Node {
+    directory: tempfile::TempDir,
+    types: Arc<PuppetTypes>,
+    engine: Engine,
+}
+
+impl Node {
+    /// A machine's Puppet with a module path of its own; `None` where there is no Puppet.
+    fn new(change: impl FnOnce(&mut Options)) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let module = directory.path().join("modules/kv/lib/puppet");
+        for (path, text) in [
+            ("type/kv.rb", KV_TYPE),
+            ("provider/kv/json.rb", KV_PROVIDER),
+        ] {
+            let path = module.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let mut options = Options::default();
+        for setting in [
+            "confdir",
+            "codedir",
+            "vardir",
+            "rundir",
+            "logdir",
+            "publicdir",
+            "ssldir",
+        ] {
+            options.settings.insert(setting.to_owned(), path(setting));
+        }
+        let modules = format!("{}:/usr/share/puppet/modules", path("modules"));
+        options
+            .settings
+            .insert("modulepath".to_owned(), modules.clone());
+        options
+            .settings
+            .insert("basemodulepath".to_owned(), modules);
+        change(&mut options);
+        let system: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
+        let types = Arc::new(PuppetTypes::new(Arc::clone(&system), options));
+        if let Err(error) = types.version() {
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "puppet is not installed: run tools/fetch-puppet: {}",
+                error.line()
+            );
+            tell(&format!("skipped: {}", error.line()));
+            return None;
+        }
+        let engine = Engine::new(system).with_foreign(Arc::clone(&types) as Arc<dyn Foreign>);
+        Some(Self {
+            directory,
+            types,
+            engine,
+        })
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("kv.json")
+    }
+
+    fn content(&self) -> Json {
+        serde_json::from_slice(&std::fs::read(self.file()).unwrap()).unwrap()
+    }
+
+    /// Messages of the events; the error's line at the end, if there is one.
+    fn apply(&self, words: &Json) -> Vec<String> {
+        self.bring(words, false)
+    }
+
+    fn bring(&self, words: &Json, noop: bool) -> Vec<String> {
+        let mut words = words.as_object().unwrap().clone();
+        words.insert("file".to_owned(), json!(self.file()));
+        let resource = match self.engine.check("kv", "k", &words) {
+            Ok(resource) => resource,
+            Err(error) => return vec![format!("refused: {}", error.line())],
+        };
+        let outcome = self.engine.apply(&resource, Cancel::default(), noop);
+        outcome
+            .events
+            .into_iter()
+            .map(|event| event.message)
+            .collect()
+    }
+}
+
+#[test]
+fn a_custom_type_is_created_changed_left_alone_and_removed() {
+    let Some(node) = Node::new(|_| {}) else {
+        return;
+    };
+    let first = json!({"ensure": "present", "value": "one", "options": {"a": [1, {"b": true}]}});
+    assert_eq!(
+        node.bring(&first, true),
+        ["current_value 'absent', should be 'present' (noop)"]
+    );
+    assert!(!node.file().exists());
+    assert_eq!(node.apply(&first), ["created"]);
+    assert_eq!(
+        node.content(),
+        json!({"k": {"value": "one", "options": {"a": [1, {"b": true}]}}})
+    );
+    assert_eq!(node.apply(&first), [""; 0]);
+    // Somebody else changes it behind our back.
+    std::fs::write(node.file(), r#"{"k": {"value": "two", "options": {}}}"#).unwrap();
+    let messages = node.apply(&first);
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert_eq!(messages.first().unwrap(), "value changed 'two' to 'one'");
+    assert_eq!(node.apply(&first), [""; 0]);
+    assert_eq!(node.apply(&json!({"ensure": "absent"})), ["removed"]);
+    assert_eq!(node.content(), json!({}));
+}
+
+#[test]
+fn puppet_judges_what_it_is_given() {
+    let Some(node) = Node::new(|_| {}) else {
+        return;
+    };
+    for (words, expected) in [
+        (json!({"value": ""}), "must not be empty"),
+        (json!({"ensure": "sideways"}), "Invalid value"),
+        (
+            json!({"colour": "red"}),
+            "has no property or parameter `colour`",
+        ),
+    ] {
+        let said = node.apply(&words);
+        assert!(
+            said.iter()
+                .any(|line| line.starts_with("refused") && line.contains(expected)),
+            "{said:?}"
+        );
+    }
+    let unknown = node
+        .engine
+        .check("no_such_type", "x", &Map::new())
+        .unwrap_err();
+    assert!(
+        matches!(unknown, EngineError::UnknownType { .. }),
+        "{unknown}"
+    );
+    for name in ["../../etc/passwd", "Kv", "component", ""] {
+        assert!(node.types.type_named(name).unwrap().is_none(), "{name}");
+    }
+}
+
+#[test]
+fn a_failure_a_crash_and_a_hang_each_cost_one_call() {
+    let Some(node) = Node::new(|options| options.change = Duration::from_secs(2)) else {
+        return;
+    };
+    node.apply(&json!({"ensure": "present", "value": "one"}));
+    for (value, reason) in [
+        ("fail", "the provider says no"),
+        ("crash", "Puppet ended while it was asked"),
+        ("hang", "did not end within 2 s"),
+    ] {
+        let said = node.apply(&json!({"ensure": "present", "value": value}));
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(
+            said.iter()
+                .all(|line| line.starts_with("change from 'one'") && line.contains(reason)),
+            "{said:?}"
+        );
+        assert_eq!(
+            node.apply(&json!({"ensure": "present", "value": "one"})),
+            [""; 0],
+            "{value}"
+        );
+    }
+}
+
+#[test]
+fn a_refresh_reaches_the_provider_and_what_comes_first_is_told() {
+    let Some(node) = Node::new(|_| {}) else {
+        return;
+    };
+    let words = json!({"ensure": "present", "file": node.file()});
+    let resource = node
+        .engine
+        .check("kv", "k", words.as_object().unwrap())
+        .unwrap();
+    let kv = node.types.type_named("kv").unwrap().unwrap();
+    let system = RealSystem::new("/".into());
+    let cx = Cx::new(&system, Cancel::default());
+    assert!(kv.refreshes());
+    kv.refresh(&cx, &resource).unwrap();
+    assert!(node.directory.path().join("kv.json.restarted").exists());
+    let file = node.file().display().to_string();
+    assert_eq!(kv.autorequires(&resource, &()), [("file", file)]);
+    assert_eq!(kv.provider(&cx, &resource).as_deref(), Some("json"));
+}
+
+#[test]
+fn files_that_providers_keep_in_memory_are_read_again() {
+    let Some(node) = Node::new(|_| {}) else {
+        return;
+    };
+    let hosts = node.directory.path().join("hosts");
+    std::fs::write(&hosts, "10.0.0.9\tother\n").unwrap();
+    let host = node
+        .types
+        .type_named("host")
+        .unwrap()
+        .expect("host_core is not installed");
+    let system = RealSystem::new("/".into());
+    let cx = Cx::new(&system, Cancel::default());
+    let words = json!({"ensure": "present", "ip": "10.0.0.1", "target": hosts});
+    let resource =
+        muster_engine::munge::munge(host.schema(), "a.example", words.as_object().unwrap())
+            .unwrap();
+    let messages = || -> Vec<String> {
+        let plan = host.look(&cx, &resource).unwrap();
+        plan.changes
+            .iter()
+            .map(|change| change.message.clone())
+            .collect()
+    };
+    let plan = host.look(&cx, &resource).unwrap();
+    plan.changes
+        .iter()
+        .for_each(|change| host.apply(&cx, &plan, change).unwrap());
+    assert_eq!(messages(), [""; 0]);
+    std::fs::write(&hosts, "10.0.0.9\tother\n10.0.0.2\ta.example\n").unwrap();
+    assert_eq!(messages(), ["ip changed '10.0.0.2' to '10.0.0.1'"]);
+}
+
+#[test]
+fn what_is_there_can_be_found_and_listed() {
+    let Some(node) = Node::new(|_| {}) else {
+        return;
+    };
+    let group = node.types.type_named("group").unwrap().unwrap();
+    let system = RealSystem::new("/".into());
+    let cx = Cx::new(&system, Cancel::default());
+    assert_eq!(
+        group.find(&cx, "root").unwrap().get("gid"),
+        Some(&Value::Int(0))
+    );
+    assert!(
+        group
+            .find(&cx, "no-group-of-that-name")
+            .unwrap()
+            .is_absent()
+    );
+    let all = group.instances(&cx).unwrap();
+    assert!(
+        all.iter()
+            .any(|(title, values)| title == "root" && values.get("gid") == Some(&Value::Int(0)))
+    );
+    assert!(node.types.names().unwrap().contains(&"kv".to_owned()));
+}
+
+#[test]
+fn nobody_asks_and_the_process_ends_and_the_next_question_starts_another() {
+    let Some(node) = Node::new(|options| options.idle = Duration::from_millis(300)) else {
+        return;
+    };
+    let began = Instant::now();
+    while !resident().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it stays");
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        node.apply(&json!({"ensure": "present", "value": "one"})),
+        ["created"]
+    );
+}
+
+/// A thousand questions take a few milliseconds each: less than a tenth of what starting Ruby alone does.
+#[test]
+fn a_question_costs_a_small_part_of_a_start() {
+    let Some(node) = Node::new(|_| {}) else {
+        return;
+    };
+    let words = json!({"ensure": "present", "value": "one"});
+    node.apply(&words);
+    let began = Instant::now();
+    for _ in 0..100 {
+        assert_eq!(node.apply(&words), [""; 0]);
+    }
+    // Checks and plans: 200 questions. Starting Ruby for each would take 100 s and more.
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn tell(line: &str) {
+    eprintln!("{line}");
+}
+
+/// The Rubies that are children of this process; each test has a process of its own.
+fn resident() -> Vec<u32> {
+    let me = std::process::id();
+    let children = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let pid: u32 = entry.unwrap().file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (name, rest) = stat.rsplit_once(") ")?;
+        let mut words = rest.split(' ');
+        let (state, parent) = (words.next()?, words.next()?);
+        (name.ends_with("(ruby") && state != "Z" && parent == me.to_string()).then_some(pid)
+    });
+    children.collect()
+}
+
+#[test]
+fn without_puppet_and_in_a_scratch_root_the_reason_is_told() {
+    let absent = Options {
+        ruby: Some("/no/such/ruby".to_owned()),
+        ..Options::default()
+    };
+    let types = PuppetTypes::new(Arc::new(RealSystem::new("/".into())), absent);
+    let line = types.type_named("augeas").unwrap_err().line();
+    assert!(
+        line.contains("`augeas`") && line.contains("install puppet-agent"),
+        "{line}"
+    );
+    let scratch = FakeSystem::new().with_root("/srv/image");
+    let types = PuppetTypes::new(Arc::new(scratch), Options::default());
+    let line = types.type_named("augeas").unwrap_err().line();
+    assert!(line.contains("not another root"), "{line}");
+}
+
+/// A Ruby that says that it is ready and then answers nonsense.
+#[test]
+fn nonsense_is_no_answer() {
+    let system = FakeSystem::new();
+    system.talk(&["ruby"], |_, line| {
+        Some(if line.contains("\"script\"") {
+            r#"{"ready":"7"}"#.to_owned()
+        } else {
+            "nonsense".to_owned()
+        })
+    });
+    let types = PuppetTypes::new(Arc::new(system), Options::default());
+    let line = types.type_named("augeas").unwrap_err().line();
+    assert!(line.contains("makes no sense"), "{line}");
+}
