@@ -5,7 +5,7 @@ TOOLS := $(CURDIR)/target/tools
 export PATH := $(TOOLS):$(HOME)/.cargo/bin:$(PATH)
 export CARGO_TERM_COLOR ?= never
 
-.PHONY: help demo test check fmt lint unit doc deny tools puppet bench fuzz install clean
+.PHONY: help demo test check fmt lint unit doc deny tools puppet parity bench fuzz install clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -39,6 +39,10 @@ tools: ## fetch nats-server, cargo-nextest and cargo-deny if they are missing
 
 puppet: ## install Puppet beside us, if we are root and it is missing: the tests of parity ask it
 	@tools/fetch-puppet
+
+parity: tools puppet ## N random catalogs (200), applied by Puppet and by rpcd
+	cargo build --quiet --locked --bin rpcd
+	PARITY_N=$(or $(N),200) cargo nextest run --workspace --locked -E 'test(parity::)'
 
 bench: tools ## a signed ping over 1,000 and 10,000 nodes beside its floors
 	cargo build --release --locked --bin rpcd

@@ -12,10 +12,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use muster_engine::catalog::{self, Catalog};
+use muster_engine::external::{self, ExternalTypes};
 use muster_engine::lock::{RunLock, puppet_state};
+use muster_engine::puppet::{self, PuppetTypes};
 use muster_engine::report::{Level, Log, Report, RunEvent};
 use muster_engine::run::{self, RunOptions};
-use muster_engine::{Engine, lint};
+use muster_engine::{Engine, Foreign, lint};
 use muster_system::command::Cancel;
 use muster_system::real::RealSystem;
 use muster_system::{StateDir, System};
@@ -76,6 +78,9 @@ pub struct Apply {
     /// Wait so long for a run that goes on, ours or Puppet's, before giving up
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     wait: u64,
+    /// Where resource types of programs in other languages are described
+    #[arg(long, value_name = "DIR", default_value = external::DIRECTORY)]
+    types_dir: PathBuf,
     /// Puppet's state directory, for its locks; those of Puppet's packages when absent
     #[arg(long, value_name = "DIR")]
     puppet_state: Vec<PathBuf>,
@@ -86,7 +91,10 @@ pub fn apply(arguments: &Apply) -> anyhow::Result<ExitCode> {
     let system: Arc<dyn System> = Arc::new(RealSystem::new(arguments.root.clone()));
     let bytes = read(arguments)?;
     let catalog = parse(arguments, &bytes)?;
-    let engine = Engine::new(Arc::clone(&system));
+    let puppet = PuppetTypes::new(Arc::clone(&system), puppet::Options::default());
+    let external = ExternalTypes::new(Arc::clone(&system), &arguments.types_dir);
+    let others: Vec<Arc<dyn Foreign>> = vec![Arc::new(external), Arc::new(puppet)];
+    let engine = Engine::new(Arc::clone(&system)).with_foreign(Arc::new(others));
     if arguments.lint {
         return report_lint(&engine, &catalog);
     }

@@ -63,6 +63,15 @@ impl Engine {
         self
     }
 
+    /// The same, with nobody else to ask.
+    #[must_use]
+    pub fn own_only(&self) -> Self {
+        Self {
+            foreign: None,
+            ..self.clone()
+        }
+    }
+
     /// Whether a type of that name is the engine's own.
     pub fn is_own(&self, type_name: &str) -> bool {
         self.types().any(|schema| schema.type_name == type_name)
@@ -71,6 +80,11 @@ impl Engine {
     /// What every type accepts, in the order of their names.
     pub fn types(&self) -> impl Iterator<Item = &'static Schema> {
         self.types.iter().map(|known| known.schema())
+    }
+
+    /// What a type accepts, whoever knows it.
+    pub fn schema(&self, type_name: &str) -> Result<&'static Schema, EngineError> {
+        self.type_named(type_name).map(|known| known.schema())
     }
 
     /// Judges a resource before anything is touched. Metaparameters that relate resources to each other are refused:

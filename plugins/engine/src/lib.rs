@@ -6,7 +6,8 @@
 //! - [`resource`]: what is desired. [`schema`]: what a type accepts. [`munge`]: words into values by a schema.
 //! - [`plan`]: what would change. [`event`]: what did.
 //! - [`types`]: one file per resource type. [`providers`]: the ways to the same end, behind a trait each.
-//! - [`foreign`]: where types come from that are not the engine's own. [`puppet`]: the machine's Puppet as such a place.
+//! - [`foreign`]: where types come from that are not the engine's own. [`puppet`]: the machine's Puppet as such
+//!   a place. [`external`]: programs in any language.
 //! - [`engine`]: the door for one resource: check, plan, apply, find, search by type name.
 //! - [`catalog`]: many resources and how they relate. [`run`]: the door for a catalog. [`ledger`]: refreshes that are owed.
 //!   [`lint`]: what Puppet would lose. [`lock`]: one run at a time, Puppet's among them. [`report`]: what a run did. [`memory`]: what is remembered from run to run.
@@ -17,6 +18,7 @@ pub mod catalog;
 pub mod engine;
 pub mod error;
 pub mod event;
+pub mod external;
 pub mod foreign;
 mod graph;
 pub mod ledger;

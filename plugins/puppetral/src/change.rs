@@ -16,6 +16,7 @@ use muster_engine::{Engine, EngineError};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::engines::{Engines, check_foreign};
 use crate::managed::{self, Managed};
 use crate::options::Options;
 use crate::run_lock::{RunLock, Turn, hold_puppet, lock_file};
@@ -25,6 +26,7 @@ use crate::{policy, refusal};
 #[derive(Debug)]
 pub(crate) struct Changer {
     options: Arc<Options>,
+    engines: Arc<Engines>,
     lock: RunLock,
 }
 
@@ -49,9 +51,10 @@ pub(crate) struct Report {
 }
 
 impl Changer {
-    pub(crate) fn new(options: Arc<Options>) -> Self {
+    pub(crate) fn new(options: Arc<Options>, engines: Arc<Engines>) -> Self {
         Self {
             options,
+            engines,
             lock: RunLock::default(),
         }
     }
@@ -84,11 +87,18 @@ impl Changer {
     ) -> Result<Report, ActionError> {
         let type_name = wanted.type_name.to_lowercase();
         policy::check_type(&self.options, &type_name)?;
-        let engine = Engine::new(Arc::clone(&cx.system));
-        let resource = engine
-            .check(&type_name, &wanted.title, &wanted.words)
-            .map_err(|error| refusal::of_engine(&error))?;
-        policy::check_resource(&self.options, &engine, &resource)?;
+        let engine = self.engines.on(&cx.system);
+        let (judge, options) = (engine.clone(), Arc::clone(&self.options));
+        // On a thread of its own: Puppet may have to be asked.
+        let judged = cx.blocking(move |_| {
+            check_foreign(&options, &judge, &type_name)?;
+            let resource = judge
+                .check(&type_name, &wanted.title, &wanted.words)
+                .map_err(|error| refusal::of_engine(&error))?;
+            policy::check_resource(&options, &judge, &resource)?;
+            Ok::<_, ActionError>(resource)
+        });
+        let resource = judged.await??;
         let turn = if noop {
             None
         } else {

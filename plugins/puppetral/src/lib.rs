@@ -8,6 +8,7 @@
 
 mod actions;
 mod change;
+mod engines;
 mod managed;
 mod options;
 mod policy;
@@ -28,11 +29,13 @@ pub use options::Options;
 pub fn agent(options: Options) -> Result<Agent, AgentError> {
     let document = ddl::builtin("puppetral").unwrap_or_default();
     let options = Arc::new(options);
-    let changer = Arc::new(change::Changer::new(Arc::clone(&options)));
+    let engines = Arc::new(engines::Engines::new(Arc::clone(&options)));
+    let changer = change::Changer::new(Arc::clone(&options), Arc::clone(&engines));
+    let changer = Arc::new(changer);
     Agent::builder(document)?
         .action(actions::Do(Arc::clone(&changer)))
         .action(actions::Plan(changer))
-        .action(actions::Find(options))
-        .action(actions::Search)
+        .action(actions::Find(options, Arc::clone(&engines)))
+        .action(actions::Search(engines))
         .build()
 }

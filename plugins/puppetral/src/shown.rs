@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// The properties that the type declares. What a type notes for itself beside them is left out.
 pub(crate) fn properties(engine: &Engine, type_name: &str, found: &Values) -> Map<String, Value> {
-    let schema = engine.types().find(|schema| schema.type_name == type_name);
+    let schema = engine.schema(type_name).ok();
     let declared = schema.into_iter().flat_map(Schema::properties);
     declared
         .filter_map(|property| {

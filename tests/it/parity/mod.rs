@@ -5,8 +5,11 @@
 //! is held against the recordings. `UPDATE_GOLDEN=1` compiles and records anew.
 
 mod compare;
+mod known;
 mod oracle;
+mod ours;
 mod outcome;
+mod random;
 mod recorded;
 mod scenario;
 mod world;

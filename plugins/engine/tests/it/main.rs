@@ -10,6 +10,7 @@
 mod support;
 
 mod exec;
+mod external;
 mod file;
 mod mounts;
 mod munge;

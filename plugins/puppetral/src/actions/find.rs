@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use muster_api::{Action, ActionError, Context};
-use muster_engine::resource::Resource;
-use muster_engine::{Engine, EngineError};
+use muster_engine::EngineError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::engines::Engines;
 use crate::options::Options;
 use crate::{managed, refusal, shown};
 
-pub(crate) struct Find(pub(crate) Arc<Options>);
+pub(crate) struct Find(pub(crate) Arc<Options>, pub(crate) Arc<Engines>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -39,23 +39,17 @@ impl Action for Find {
 
     async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
         let (system, options) = (Arc::clone(&cx.system), Arc::clone(&self.0));
+        let engine = self.1.on(&system);
         cx.blocking(move |_| {
-            let engine = Engine::new(Arc::clone(&system));
             let (type_name, name) = (input.type_name.to_lowercase(), input.name);
             let refused = |error: EngineError| refusal::of_engine(&error);
             let state = engine.find(&type_name, &name).map_err(refused)?;
-            let schema = engine.types().find(|schema| schema.type_name == type_name);
-            let resource = schema
-                .map(|schema| Resource::named(schema, &name))
-                .transpose();
-            let managed = resource
-                .map_err(refused)?
-                .map(|resource| managed::look_up(&*system, &options, &resource))
-                .transpose()
+            let resource = engine.named(&type_name, &name).map_err(refused)?;
+            let managed = managed::look_up(&*system, &options, &resource)
                 .map_err(|error| refusal::of_system(&error))?;
             Ok(Output {
                 properties: shown::properties(&engine, &type_name, &state.values),
-                managed: managed.unwrap_or(managed::Managed::Unknown).into(),
+                managed: managed.into(),
                 type_name,
                 name,
             })

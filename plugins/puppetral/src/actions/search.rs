@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use muster_api::{Action, ActionError, Context};
-use muster_engine::Engine;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::engines::Engines;
 use crate::{refusal, shown};
 
-pub(crate) struct Search;
+pub(crate) struct Search(pub(crate) Arc<Engines>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -34,9 +34,8 @@ impl Action for Search {
     type Output = Output;
 
     async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
-        let system = Arc::clone(&cx.system);
+        let engine = self.0.on(&cx.system);
         cx.blocking(move |_| {
-            let engine = Engine::new(system);
             let type_name = input.type_name.to_lowercase();
             let found = engine
                 .search(&type_name)

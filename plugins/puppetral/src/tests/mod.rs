@@ -1,6 +1,7 @@
 //! The agent through the doors that the host uses: inputs and outputs pass the DDL on the way.
 
 mod article;
+mod foreign;
 mod order;
 mod parity;
 mod permission;

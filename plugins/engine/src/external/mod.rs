@@ -1,0 +1,125 @@
+//! Types whose provider is a program in any language: a description in JSON, and a program that speaks JSON on its standard input
+//! and output.
+//!
+//! - [`description`]: what a type accepts. [`resource_type`]: the program as one of the engine's types.
+//!
+//! The program only looks and changes; what differs, order, noop, refreshes and reports are the engine's. The protocol is in
+//! docs/guides/resource-types.md.
+
+mod description;
+mod resource_type;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use muster_system::{FileKind, System};
+
+use crate::error::EngineError;
+use crate::foreign::Foreign;
+use crate::resource_type::ResourceType;
+use description::Description;
+use resource_type::ExternalType;
+
+/// Where the types of a machine are described when nothing is said.
+pub const DIRECTORY: &str = "/etc/muster/types.d";
+
+/// The largest description that is read, in bytes.
+const LIMIT: u64 = 256 * 1024;
+
+/// The types that are described in a directory: `NAME.json` each.
+#[derive(Debug)]
+pub struct ExternalTypes {
+    system: Arc<dyn System>,
+    directory: PathBuf,
+    /// What was read last, and what came of it.
+    known: Mutex<BTreeMap<String, Known>>,
+}
+
+/// The bytes of a description, and the type that they make.
+type Known = (Vec<u8>, Arc<ExternalType>);
+
+impl ExternalTypes {
+    /// Those of that directory, read anew at each question.
+    pub fn new(system: Arc<dyn System>, directory: impl Into<PathBuf>) -> Self {
+        Self {
+            system,
+            directory: directory.into(),
+            known: Mutex::default(),
+        }
+    }
+
+    fn load(&self, name: &str) -> Result<Option<Arc<ExternalType>>, String> {
+        let path = self.directory.join(format!("{name}.json"));
+        let bytes = match self.system.read(&path, LIMIT) {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(chain(&error)),
+        };
+        self.only_ours(&path)?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((read, found)) = known.get(name)
+            && *read == bytes
+        {
+            return Ok(Some(Arc::clone(found)));
+        }
+        let described: Description = serde_json::from_slice(&bytes)
+            .map_err(|error| format!("{} is no description of a type: {error}", path.display()))?;
+        let program = self.directory.join(&described.program);
+        self.only_ours(&program)?;
+        let found = ExternalType::new(name, &described, program)
+            .map_err(|problem| format!("{}: {problem}", path.display()))?;
+        let found = Arc::new(found);
+        known.insert(name.to_owned(), (bytes, Arc::clone(&found)));
+        Ok(Some(found))
+    }
+
+    /// What runs with our rights must not be anybody's to write.
+    fn only_ours(&self, path: &Path) -> Result<(), String> {
+        let found = self.system.metadata(path).map_err(|error| chain(&error))?;
+        match found {
+            None => Err(format!("{} is not there", path.display())),
+            Some(found) if found.kind != FileKind::File => {
+                Err(format!("{} is not a regular file", path.display()))
+            }
+            Some(found) if found.mode & 0o022 != 0 => {
+                let mode = found.mode;
+                Err(format!(
+                    "{} can be written by others (mode {mode:04o}); take that right away",
+                    path.display()
+                ))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+impl Foreign for ExternalTypes {
+    fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>, EngineError> {
+        let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        if !is_name {
+            return Ok(None);
+        }
+        match self.load(name) {
+            Ok(found) => Ok(found.map(|found| found as Arc<dyn ResourceType>)),
+            Err(problem) => Err(EngineError::Unavailable {
+                name: name.to_owned(),
+                problem: format!("its description cannot be used: {problem}"),
+            }),
+        }
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        line.push_str(": ");
+        line.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    line
+}
