@@ -87,8 +87,20 @@ def apply(request)
     catalog = catalog.to_ral
     catalog.finalize
     status = Puppet::Configurer.new.run(catalog: catalog, pluginsync: false, report: report)
-    { exit: Puppet[:noop] ? 0 : status || 1, report: report.to_data_hash }
+    { exit: status || 1, report: legible(report).to_data_hash }
   end
+end
+
+# Checksums are marked as bytes, and bytes come out of a report as base64.
+def legible(report)
+  report.resource_statuses.each_value do |status|
+    status.events.each do |event|
+      [event.previous_value, event.desired_value].each do |value|
+        value.force_encoding(Encoding::UTF_8) if value.is_a?(String) && !value.frozen? && value.encoding == Encoding::BINARY
+      end
+    end
+  end
+  report
 end
 
 # Gives this process, and what it starts, another /etc. The whole oracle must have been started in a mount namespace of its own.

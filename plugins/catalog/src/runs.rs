@@ -10,6 +10,7 @@ use muster_api::wire::status::{Reason, Status};
 use muster_api::{ActionError, Context};
 use muster_engine::Engine;
 use muster_engine::catalog::{self, Catalog};
+use muster_engine::foreign::of_machine;
 use muster_engine::lock::{LockError, RunLock, puppet_state};
 use muster_engine::report::{Event, Report, RunEvent};
 use muster_engine::run::{self, RunError, RunOptions, files};
@@ -120,7 +121,7 @@ impl Work {
         let state = open(&self.options)?;
         let bytes = read(&*self.system, &state, &self.source)?;
         let catalog = Catalog::parse(&bytes, &self.host).map_err(|error| invalid(&error))?;
-        let engine = Engine::new(Arc::clone(&self.system));
+        let engine = Engine::new(Arc::clone(&self.system)).with_foreign(of_machine(&self.system));
         let puppets = self.options.puppet_state.clone();
         let puppets = puppets.unwrap_or_else(|| puppet_state(self.system.root()));
         let patience = Duration::from_secs(self.options.lock_wait);

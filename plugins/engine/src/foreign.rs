@@ -3,13 +3,25 @@
 use std::fmt;
 use std::sync::Arc;
 
+use muster_system::System;
+
 use crate::error::EngineError;
+use crate::external::{self, ExternalTypes};
+use crate::puppet::{self, PuppetTypes};
 use crate::resource_type::ResourceType;
 
 /// Somebody who knows more types. Asked only for what the engine does not know itself.
 pub trait Foreign: fmt::Debug + Send + Sync {
     /// The type of that name; `None` when it knows none. The error is [`EngineError::Unavailable`] when it cannot be asked.
     fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>, EngineError>;
+}
+
+/// Programs that are described where they usually are, then the machine's Puppet with its own settings.
+pub fn of_machine(system: &Arc<dyn System>) -> Arc<dyn Foreign> {
+    let external = ExternalTypes::new(Arc::clone(system), external::DIRECTORY);
+    let puppet = PuppetTypes::new(Arc::clone(system), puppet::Options::default());
+    let others: Vec<Arc<dyn Foreign>> = vec![Arc::new(external), Arc::new(puppet)];
+    Arc::new(others)
 }
 
 /// Several, asked one after the other. One that cannot be asked does not keep the next from knowing.

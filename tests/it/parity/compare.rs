@@ -1,4 +1,6 @@
 //! Two runs side by side: every difference has a place, and the two values that are there.
+//!
+//! Why something failed is told by each in its own words: of a failure's message only what comes before the reason is compared.
 
 use serde_json::Value;
 
@@ -28,7 +30,7 @@ pub(crate) fn differences(expected: &[Run], found: &[Run]) -> Vec<Difference> {
     let mut all = Vec::new();
     assert_eq!(expected.len(), found.len(), "another number of runs");
     for (number, (expected, found)) in expected.iter().zip(found).enumerate() {
-        let json = |run| serde_json::to_value(run).unwrap();
+        let json = |run: &Run| serde_json::to_value(without_reasons(run)).unwrap();
         walk(
             &format!("run {}: ", number + 1),
             &json(expected),
@@ -37,6 +39,33 @@ pub(crate) fn differences(expected: &[Run], found: &[Run]) -> Vec<Difference> {
         );
     }
     all
+}
+
+/// What cannot be put into a sentence of one's own.
+const FIXED: [&str; 2] = [
+    "resource is part of a dependency cycle",
+    "Failed to call refresh",
+];
+
+fn without_reasons(run: &Run) -> Run {
+    let mut run = run.clone();
+    let events = run
+        .outcome
+        .resources
+        .values_mut()
+        .flat_map(|status| &mut status.events);
+    for event in events.filter(|event| event.status == "failure") {
+        let fixed = FIXED
+            .iter()
+            .find(|fixed| event.message.starts_with(**fixed));
+        let end = event.message.find(" failed: ");
+        event.message = match (fixed, end) {
+            (Some(fixed), _) => (*fixed).to_owned(),
+            (None, Some(end)) => event.message.split_at(end).0.to_owned(),
+            (None, None) => String::new(),
+        };
+    }
+    run
 }
 
 fn walk(place: &str, expected: &Value, found: &Value, all: &mut Vec<Difference>) {

@@ -57,12 +57,15 @@ impl Outcome {
             .as_object()
             .unwrap_or_else(|| panic!("no statuses: {report}"));
         let mut seen: Vec<&Value> = statuses.values().filter(|status| is_seen(status)).collect();
-        seen.sort_by_key(|status| status["time"].as_str().unwrap_or_default());
+        let completed = report["transaction_completed"] == true;
+        // Where there is a cycle nothing is evaluated, and so there is no order.
+        let key = if completed { "time" } else { "resource" };
+        seen.sort_by_key(|status| status[key].as_str().unwrap_or_default());
         let name = |status: &Value| world.normal(status["resource"].as_str().unwrap_or_default());
         Self {
             exit,
             status: text(&report["status"]),
-            transaction_completed: report["transaction_completed"] == true,
+            transaction_completed: completed,
             noop_pending: report["noop_pending"] == true,
             order: seen.iter().map(|status| name(status)).collect(),
             resources: seen

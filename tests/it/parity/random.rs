@@ -1,6 +1,7 @@
 //! Random catalogs, applied by the machine's Puppet and by ours: shapes of graphs that nobody thought of.
 //!
-//! `PARITY_N` catalogs (20 when nothing is said), from the seed `PARITY_SEED` on. A failure names its seed.
+//! `PARITY_N` catalogs (20 when nothing is said), from the seed `PARITY_SEED` on. A failure names its seed; with one alone,
+//! `PARITY_KEEP=FILE` keeps the catalog.
 
 use std::fmt::Write as _;
 
@@ -272,6 +273,9 @@ fn random_catalogs_end_as_puppet_ends_them() {
     let mut wrong = String::new();
     for seed in begin..begin + count {
         let case = case(seed);
+        if let Some(path) = std::env::var_os("PARITY_KEEP") {
+            std::fs::write(path, &case.catalog).unwrap();
+        }
         let worlds = [World::new(false), World::new(false)];
         let [theirs, mine] = &worlds;
         for world in &worlds {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use muster_api::{Action, ActionError, Context};
+use muster_engine::foreign::of_machine;
 use muster_engine::{Engine, lint};
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +37,8 @@ impl Action for Lint {
         let host = cx.node.identity().to_string();
         cx.blocking(move |_| {
             let catalog = runs::parse(&*system, &host, &source)?;
-            let findings = lint::check(&Engine::new(system), &catalog);
+            let engine = Engine::new(Arc::clone(&system)).with_foreign(of_machine(&system));
+            let findings = lint::check(&engine, &catalog);
             let findings = findings.map_err(|error| ActionError::invalid(chain(&error)))?;
             Ok(Output {
                 count: findings.len(),

@@ -84,11 +84,11 @@ async fn augeas_is_planned_done_and_left_alone() {
     let text = std::fs::read_to_string(&hosts).unwrap();
     assert!(text.contains("10.0.0.1\tnew.example.net"), "{text}");
     let found = machine
-        .ask("search", json!({"type": "stage"}))
+        .ask("search", json!({"type": "component"}))
         .await
         .unwrap_err();
     assert!(
-        found.to_string().contains("no resource type `stage`"),
+        found.to_string().contains("no resource type `component`"),
         "{found}"
     );
 }
