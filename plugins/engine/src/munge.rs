@@ -105,12 +105,7 @@ fn value(attribute: &Attribute, word: &Json) -> Result<Value, String> {
     let text =
         text(word).map_err(|what| format!("is {what}, must be {}", wanted(attribute.kind)))?;
     let munged = match attribute.kind {
-        Kind::Text
-        | Kind::WordOr(_)
-        | Kind::List
-        | Kind::Options
-        | Kind::Commands
-        | Kind::Data => {
+        Kind::Text | Kind::WordOr(_) | Kind::List | Kind::Options | Kind::Commands | Kind::Data => {
             Some(Value::Text(text.clone()))
         }
         Kind::Word(words) => words

@@ -59,6 +59,7 @@ fn value(kind: Kind) -> String {
     };
     match kind {
         Kind::Text => "text".to_owned(),
+        Kind::Data => "any value".to_owned(),
         Kind::Word(all) => words(all),
         Kind::WordOr(all) => format!("{}, or text", words(all)),
         Kind::Int => "number".to_owned(),
