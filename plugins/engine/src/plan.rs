@@ -86,6 +86,20 @@ impl Change {
         self
     }
 
+    /// The same in Puppet's words for lists that it keeps as one text: `groups changed a to 'a,b'`.
+    #[must_use]
+    pub fn joined(mut self, delimiter: &str) -> Self {
+        let (name, to) = (&self.property, self.to.as_list().join(delimiter));
+        let from = self.from.as_ref().filter(|from| !is_absent(from));
+        let from = from.map(|from| from.as_list().join(delimiter));
+        self.message = match from {
+            None => format!("defined '{name}' as '{to}'"),
+            Some(from) if is_absent(&self.to) => format!("undefined '{name}' from {from}"),
+            Some(from) => format!("{name} changed {from} to '{to}'"),
+        };
+        self
+    }
+
     /// The event of this change.
     pub fn event(&self, resource: &str, outcome: &ChangeOutcome<'_>) -> Event {
         let (from, to) = self.shown();

@@ -86,11 +86,9 @@ impl ResourceType for Host {
     /// Aliases are told as they stand on the line, with blanks between them.
     fn plan(&self, resource: &Resource, state: &State) -> Plan {
         let mut plan = Plan::compare(&SCHEMA, resource, state);
-        let aliases = SCHEMA.attribute("host_aliases");
         for change in &mut plan.changes {
-            if let Some(attribute) = aliases.filter(|known| known.name == change.property) {
-                let from = change.from.as_ref().map(joined);
-                *change = Change::of(attribute, from.as_ref(), &joined(&change.to));
+            if change.property == "host_aliases" {
+                *change = change.clone().joined(" ");
             }
         }
         plan
@@ -111,13 +109,6 @@ impl ResourceType for Host {
             .instances(cx.system)
             .map_err(EngineError::during(&all, "listing hosts"))
     }
-}
-
-fn joined(names: &Value) -> Value {
-    if crate::plan::is_absent(names) {
-        return names.clone();
-    }
-    Value::Text(names.as_list().join(" "))
 }
 
 fn file(resource: &Resource) -> ParsedFile {

@@ -179,7 +179,13 @@ impl ResourceType for User {
             let groups = merged(&groups.as_list(), &found, keep);
             wanted.values.insert("groups".to_owned(), groups);
         }
-        Plan::compare(&SCHEMA, &wanted, state)
+        let mut plan = Plan::compare(&SCHEMA, &wanted, state);
+        for change in &mut plan.changes {
+            if change.property == "groups" {
+                *change = change.clone().joined(",");
+            }
+        }
+        plan
     }
 
     fn apply(&self, cx: &Cx<'_>, plan: &Plan, change: &Change) -> Result<(), EngineError> {

@@ -238,6 +238,51 @@ mod contract {
     }
 
     #[test]
+    fn a_file_that_was_replaced_is_another_one() {
+        on_both(|system| {
+            let path = Path::new("/x");
+            system.write(path, b"same", &mode(0o600)).unwrap();
+            let before = system.metadata(path).unwrap().unwrap();
+            assert_eq!(system.metadata(path).unwrap().unwrap(), before);
+            system.write(path, b"size", &mode(0o600)).unwrap();
+            let after = system.metadata(path).unwrap().unwrap();
+            assert_ne!(after.inode, before.inode);
+            assert!(after.changed >= before.changed && after.modified >= before.modified);
+        });
+    }
+
+    #[test]
+    fn on_this_machine_links_are_followed_where_they_are_in_a_root() {
+        let scratch = tempfile::tempdir().unwrap();
+        let inside = |path: &str| scratch.path().join(path);
+        std::fs::create_dir(inside("real")).unwrap();
+        std::fs::write(inside("real/x"), "text").unwrap();
+        std::os::unix::fs::symlink("real", inside("link")).unwrap();
+        std::os::unix::fs::symlink("link/x", inside("end")).unwrap();
+        let system = RealSystem::new("/".into());
+        assert_eq!(system.read(&inside("link/x"), LIMIT).unwrap(), b"text");
+        assert_eq!(system.read(&inside("end"), LIMIT).unwrap(), b"text");
+        assert_eq!(system.read_dir(&inside("link")).unwrap(), ["x"]);
+        let kind = |path: &str| {
+            system
+                .metadata(&inside(path))
+                .unwrap()
+                .map(|found| found.kind)
+        };
+        assert_eq!(kind("end"), Some(FileKind::Link));
+        assert_eq!(kind("link/x"), Some(FileKind::File));
+        assert_eq!(kind("link/none"), None);
+        assert_eq!(
+            system.read_link(&inside("link/../end")).unwrap(),
+            Path::new("link/x")
+        );
+        for path in ["etc/passwd", "/../etc/passwd", ""] {
+            assert!(system.metadata(Path::new(path)).is_err(), "{path}");
+            assert!(system.read(Path::new(path), LIMIT).is_err(), "{path}");
+        }
+    }
+
+    #[test]
     fn a_lock_keeps_others_out_until_it_is_dropped() {
         on_both(|system| {
             let path = Path::new("/.pwd.lock");

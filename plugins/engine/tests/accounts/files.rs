@@ -177,7 +177,7 @@ fn membership_is_a_minimum_unless_said() {
     node.apply("user", "rip", json!({"groups": "a"}));
     assert_eq!(
         node.apply("user", "rip", json!({"groups": ["b"]})),
-        ["groups: groups changed ['a'] to ['a', 'b']"]
+        ["groups: groups changed a to 'a,b'"]
     );
     assert_eq!(
         node.apply(
@@ -185,7 +185,7 @@ fn membership_is_a_minimum_unless_said() {
             "rip",
             json!({"groups": ["c", "b"], "membership": "inclusive"})
         ),
-        ["groups: groups changed ['a', 'b'] to ['b', 'c']"]
+        ["groups: groups changed a,b to 'b,c'"]
     );
     let error = node.error("user", "rip", json!({"groups": ["nobodys"]}));
     assert!(error.contains("group 'nobodys' does not exist"), "{error}");

@@ -45,7 +45,7 @@ fn a_host_is_added_changed_and_removed() {
         ]
     );
     let events = converges(engine, "host", "db", json!({"host_aliases": []}));
-    assert_eq!(messages(&events), ["undefined 'host_aliases' from 'store'"]);
+    assert_eq!(messages(&events), ["undefined 'host_aliases' from store"]);
     assert!(
         scratch
             .text("/etc/hosts")

@@ -7,9 +7,26 @@ use std::path::Path;
 
 use muster_engine::schema::{Attribute, Kind, METAPARAMETERS, Role, Schema};
 
-const HEAD: &str = "# Resource types\n\n\
-What a catalog, and a single resource of the agent [puppetral](puppetral.md), may ask for. Names and meaning are Puppet 7's;\n\
-what differs is said with the attribute. Generated from the types themselves.\n";
+const HEAD: &str = "# Resource types
+
+What a catalog, and a single resource of the agent [puppetral](puppetral.md), may ask for. Names, meaning and messages are Puppet 7's.
+Properties, which are compared with the machine, are **bold**. Generated from the types themselves.
+
+## Where this is not Puppet
+
+- A directory is never removed without `force`, and the resource fails then; Puppet says `removed` and leaves it. With `purge`, such a
+  directory is left alone, and so is one in which the catalog has a file.
+- `tidy` with `rmdirs` removes a directory only when everything in it goes too.
+- A file whose owner or group does not exist is not written at all; Puppet writes it with another owner.
+- A check of an `exec` (`onlyif`, `unless`) that takes longer than `timeout` fails the resource; Puppet takes it for in order.
+- Every `filebucket` is a directory of the machine, also one that Puppet keeps on a server. Without a `path` it is
+  `/var/lib/muster/clientbucket`, laid out as Puppet's, so that `puppet filebucket --local --bucket DIR` reads it.
+- `puppet:` sources need somebody who finds them; a run without a server refuses the file, and goes on with what does not depend on it.
+- The context of `SELinux` is accepted and not managed, `show_diff` is accepted and contents are never shown.
+- `provider => supervised` of a `service` is ours: for machines on which no init system runs, the daemon starts the process itself, in a
+  session of its own, and knows it again after a restart. What is known of it, and what it printed, is in `/var/lib/muster/services/NAME`.
+- Version ranges of packages (`>= 1.0`) are refused; a version is exactly that one.
+";
 
 fn page() -> String {
     let types = muster_engine::types::all();
