@@ -146,3 +146,6 @@ impl Graph {
         found
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Order and cycles against plain models, on any graph.
+
+use proptest::prelude::*;
+
+use super::order::Walk;
+use super::{Anchor, Graph, Node, cycle};
+use crate::world::World;
+
+const MOST: usize = 9;
+
+fn graphs() -> impl Strategy<Value = (usize, Vec<(usize, usize, bool)>)> {
+    (1..MOST).prop_flat_map(|nodes| {
+        let edge = (0..nodes, 0..nodes, any::<bool>());
+        (Just(nodes), prop::collection::vec(edge, 0..nodes * 2))
+    })
+}
+
+fn graph(nodes: usize, edges: &[(usize, usize, bool)]) -> Graph {
+    let mut graph = Graph::default();
+    for node in 0..nodes {
+        let anchor = Anchor {
+            name: format!("Class[{node}]"),
+            tags: Vec::new(),
+        };
+        let position = u32::try_from(node).expect("small");
+        graph.add(Node::Anchor(anchor), vec![position]);
+    }
+    for (from, to, refresh) in edges {
+        graph.connect(*from, *to, *refresh);
+    }
+    graph
+}
+
+/// Who can be reached from whom in one step or more.
+fn reached(nodes: usize, edges: &[(usize, usize, bool)]) -> Vec<Vec<bool>> {
+    let mut reached = vec![vec![false; nodes]; nodes];
+    for (from, to, _) in edges {
+        reached[*from][*to] = true;
+    }
+    for over in 0..nodes {
+        for from in 0..nodes {
+            for to in 0..nodes {
+                reached[from][to] |= reached[from][over] && reached[over][to];
+            }
+        }
+    }
+    reached
+}
+
+/// The plain rule: of all that wait for nobody, the one that was written first.
+fn expected(nodes: usize, edges: &[(usize, usize, bool)]) -> Vec<usize> {
+    let mut done: Vec<usize> = Vec::new();
+    loop {
+        let is_ready = |node: &usize| {
+            let waits = |(from, to, _): &(usize, usize, bool)| to == node && !done.contains(from);
+            !done.contains(node) && !edges.iter().any(waits)
+        };
+        match (0..nodes).find(is_ready) {
+            Some(node) => done.push(node),
+            None => return done,
+        }
+    }
+}
+
+fn walked(graph: &Graph) -> Vec<usize> {
+    let mut walk = Walk::new(graph);
+    let mut order = Vec::new();
+    while let Some(node) = walk.next() {
+        order.push(node);
+        walk.finish(graph, node);
+    }
+    order
+}
+
+proptest! {
+    #[test]
+    fn nodes_have_their_turn_as_the_plain_rule_says((nodes, edges) in graphs()) {
+        prop_assert_eq!(walked(&graph(nodes, &edges)), expected(nodes, &edges));
+    }
+
+    #[test]
+    fn a_cycle_is_found_where_somebody_waits_for_himself((nodes, edges) in graphs()) {
+        let graph = graph(nodes, &edges);
+        let reached = reached(nodes, &edges);
+        let mut found: Vec<usize> = cycle::cycles(&graph).into_iter().flatten().collect();
+        found.sort_unstable();
+        let waiting: Vec<usize> = (0..nodes).filter(|node| reached[*node][*node]).collect();
+        prop_assert_eq!(&found, &waiting);
+        for group in cycle::cycles(&graph) {
+            let path = cycle::path(&graph, &World::default(), &group);
+            prop_assert_eq!(path.first(), path.last());
+        }
+    }
+
+    /// Counting anew in the middle of a walk, as after resources were added, changes nothing by itself.
+    #[test]
+    fn counting_anew_changes_no_order((nodes, edges) in graphs()) {
+        let graph = graph(nodes, &edges);
+        let mut walk = Walk::new(&graph);
+        let mut order = Vec::new();
+        while let Some(node) = walk.next() {
+            order.push(node);
+            walk.recount(&graph);
+            walk.finish(&graph, node);
+        }
+        prop_assert_eq!(order, expected(nodes, &edges));
+    }
+
+    #[test]
+    fn who_is_refreshed_is_reached_by_refreshing_edges((nodes, edges) in graphs()) {
+        let refreshing: Vec<_> = edges.iter().copied().filter(|(_, _, refresh)| *refresh).collect();
+        let graph = graph(nodes, &edges);
+        // All are anchors, so that nobody is refreshed, and nothing loops.
+        for node in 0..nodes {
+            prop_assert!(graph.refreshed_by(node).is_empty());
+        }
+        let times: u32 = (0..nodes).flat_map(|node| graph.after(node)).map(|(_, times)| times).sum();
+        prop_assert_eq!(usize::try_from(times).expect("small"), refreshing.len());
+    }
+}
