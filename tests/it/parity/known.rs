@@ -130,11 +130,7 @@ pub(crate) const DEFECTS: &[(&str, &str)] = &[
         "alias",
         "a title that is no path, beside a `path`, is refused",
     ),
-    ("exec_array", "checks as lists of words are refused"),
-    (
-        "mount",
-        "`provider` is refused; what a mount is when it is not mounted",
-    ),
+    ("mount", "what a mount that is not mounted is called"),
     (
         "file_sensitive",
         "the checksum of a new secret file is shown",
