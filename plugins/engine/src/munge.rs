@@ -18,7 +18,12 @@ pub fn munge(
     title: &str,
     words: &serde_json::Map<String, Json>,
 ) -> Result<Resource, EngineError> {
-    let mut resource = named(schema, title)?;
+    // A title that is not needed as a name may be any text: `File['the config']` beside a `path`.
+    let mut resource = if words.contains_key(schema.namevar) {
+        titled(schema, title)?
+    } else {
+        named(schema, title)?
+    };
     for (name, word) in words {
         let attribute = schema
             .attribute(name)
@@ -43,8 +48,22 @@ pub fn munge(
     Ok(resource)
 }
 
-/// A resource with nothing but its title.
+/// A resource with nothing but its title, which is its name, too.
 pub(crate) fn named(schema: &Schema, title: &str) -> Result<Resource, EngineError> {
+    let mut resource = titled(schema, title)?;
+    if let Some(attribute) = schema.attribute(schema.namevar) {
+        let value = value(attribute, &Json::from(title))
+            .map_err(|problem| EngineError::invalid(&resource, schema.namevar, problem))?;
+        value
+            .as_text()
+            .unwrap_or(title)
+            .clone_into(&mut resource.name);
+        resource.values.insert(attribute.name.to_owned(), value);
+    }
+    Ok(resource)
+}
+
+fn titled(schema: &Schema, title: &str) -> Result<Resource, EngineError> {
     let mut resource = Resource {
         type_name: schema.type_name.to_owned(),
         title: title.to_owned(),
@@ -58,15 +77,6 @@ pub(crate) fn named(schema: &Schema, title: &str) -> Result<Resource, EngineErro
             title.len()
         );
         return Err(EngineError::invalid(&resource, "title", problem));
-    }
-    if let Some(attribute) = schema.attribute(schema.namevar) {
-        let value = value(attribute, &Json::from(title))
-            .map_err(|problem| EngineError::invalid(&resource, schema.namevar, problem))?;
-        value
-            .as_text()
-            .unwrap_or(title)
-            .clone_into(&mut resource.name);
-        resource.values.insert(attribute.name.to_owned(), value);
     }
     Ok(resource)
 }

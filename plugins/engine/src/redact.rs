@@ -42,8 +42,11 @@ impl Redactor {
 
     /// Marks the changes of sensitive properties, as if their type had said so.
     pub(crate) fn mark(plan: &mut Plan, sensitive: &BTreeSet<String>) {
+        let is_file = plan.resource.type_name == "file";
         for change in &mut plan.changes {
-            if sensitive.contains(&change.property) && !change.sensitive {
+            // That a file comes to be is told with the checksum of its content.
+            let tells = is_file && change.property == "ensure" && sensitive.contains("content");
+            if (tells || sensitive.contains(&change.property)) && !change.sensitive {
                 change.sensitive = true;
                 change.message = format!("changed {REDACTED} to {REDACTED}");
             }

@@ -70,11 +70,6 @@ pub(crate) const KNOWN: &[Known] = &[
     known("host", "Host[old]/events/1", "lists are shown as lists"),
     known("ssh_authorized_key", "events", "lists are shown as lists"),
     known("notify", "Notify[number]", "messages are texts"),
-    known(
-        "notify",
-        "Notify[secret]",
-        "that nothing was there is no secret",
-    ),
     known("odd_titles", "", "a quote within quotes is shown as it is"),
     known(
         "provider_unsuitable",

@@ -202,10 +202,11 @@ impl Run<'_> {
         let event = Event {
             audited: false,
             property: Some(change.property.clone()),
-            previous_value: told
-                .previous_value
-                .as_ref()
-                .map_or_else(|| Json::from("absent"), json),
+            previous_value: match &told.previous_value {
+                Some(value) => json(value),
+                None if change.sensitive => Json::from(REDACTED),
+                None => Json::from("absent"),
+            },
             desired_value: json(&told.desired_value),
             historical_value: Json::Null,
             message: message.clone(),
