@@ -214,6 +214,12 @@ impl Engine {
             .is_ok_and(|known| known.refreshes())
     }
 
+    /// Whether its own change refreshes it.
+    pub(crate) fn refreshes_itself(&self, resource: &Resource) -> bool {
+        self.type_named(&resource.type_name)
+            .is_ok_and(|known| known.refreshes_itself())
+    }
+
     /// Whether the change spares a refresh.
     pub(crate) fn spares_refresh(&self, resource: &Resource, change: &Change) -> bool {
         self.type_named(&resource.type_name)

@@ -53,6 +53,11 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Whether a change of the resource refreshes the resource itself.
+    fn refreshes_itself(&self) -> bool {
+        false
+    }
+
     /// Whether making this change does already what a refresh of the resource itself in the same run would do.
     fn spares_refresh(&self, _: &Change) -> bool {
         false

@@ -207,7 +207,7 @@ impl World {
             sensitive: BTreeSet::new(),
             is_virtual: false,
             path,
-            relations: Vec::new(),
+            relations: generated_relations(&resource),
             resource: Some(resource),
         };
         let id = self.members.len();
@@ -235,6 +235,14 @@ impl Siblings for World {
     }
 }
 
+/// The metaparameters that relate: whether the other one comes first, and whether the first's change refreshes the second.
+const KINDS: [(&str, bool, bool); 4] = [
+    ("before", false, false),
+    ("notify", false, true),
+    ("require", true, false),
+    ("subscribe", true, true),
+];
+
 /// Whether its name stands for one thing on the machine.
 fn is_isomorphic(member: &Member) -> bool {
     !matches!(member.reference.type_name.as_str(), "exec" | "notify")
@@ -261,15 +269,27 @@ fn member(engine: &Engine, entry: &Entry) -> Result<Member, CatalogError> {
     })
 }
 
-fn relations(entry: &Entry) -> Result<Vec<Relation>, CatalogError> {
-    let kinds = [
-        ("before", false, false),
-        ("notify", false, true),
-        ("require", true, false),
-        ("subscribe", true, true),
-    ];
+/// What a generated resource relates to; what it names and is not there, it does not relate to.
+fn generated_relations(resource: &Resource) -> Vec<Relation> {
     let mut relations = Vec::new();
-    for (name, other_first, refresh) in kinds {
+    for (name, other_first, refresh) in KINDS {
+        let others = resource.list(name).into_iter();
+        relations.extend(
+            others
+                .filter_map(|word| word.parse().ok())
+                .map(|other| Relation {
+                    other,
+                    other_first,
+                    refresh,
+                }),
+        );
+    }
+    relations
+}
+
+fn relations(entry: &Entry) -> Result<Vec<Relation>, CatalogError> {
+    let mut relations = Vec::new();
+    for (name, other_first, refresh) in KINDS {
         for word in words(entry.words.get(name)) {
             relations.push(Relation {
                 other: word.parse()?,

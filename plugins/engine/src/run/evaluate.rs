@@ -96,6 +96,7 @@ impl Run<'_> {
             };
             let events: Vec<Queued> = status.events.iter().map(queued).collect();
             self.tell_all(node, &events);
+            self.tell_itself(node, resource, &events);
             self.spare(node, member, &plan, status);
         }
     }
@@ -400,6 +401,7 @@ fn event_name(type_name: &str, change: &Change) -> String {
         ("service", "ensure", "stopped") => "service_stopped".to_owned(),
         ("service", "enable", "true") => "service_enabled".to_owned(),
         ("service", "enable", "false" | "mask") => "service_disabled".to_owned(),
+        ("mount", "ensure", "absent") => "mount_deleted".to_owned(),
         (_, "ensure", "present") => format!("{type_name}_created"),
         (_, "ensure", "absent") => format!("{type_name}_removed"),
         (_, "ensure", _) => format!("{type_name}_changed"),

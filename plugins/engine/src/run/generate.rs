@@ -1,6 +1,6 @@
 //! What resources bring with them: what lies below a directory, what is to be purged.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use super::Run;
@@ -152,13 +152,11 @@ impl Run<'_> {
             }
         }
         graph.connect(node, end, true);
+        let by_name: HashMap<&str, NodeId> =
+            made.iter().map(|(name, id)| (name.as_str(), *id)).collect();
         for (name, id) in made {
-            let above = Path::new(name).ancestors().skip(1).find_map(|above| {
-                let above = above.to_str()?;
-                made.iter()
-                    .find(|(name, _)| name == above)
-                    .map(|(_, id)| *id)
-            });
+            let mut ancestors = Path::new(name).ancestors().skip(1);
+            let above = ancestors.find_map(|above| by_name.get(above.to_str()?).copied());
             let above = above.unwrap_or(node);
             if !graph.has_edge(*id, above) {
                 graph.connect(above, *id, false);

@@ -5,6 +5,7 @@ use super::select::Skip;
 use crate::graph::{Anchor, Node, NodeId};
 use crate::ledger::{Certainty, Debt, Intent};
 use crate::report::{Level, Status};
+use crate::resource::Resource;
 use crate::world::MemberId;
 
 /// How long a debt is kept whose target has left the catalog, in seconds: 30 days.
@@ -59,6 +60,18 @@ impl Run<'_> {
         }
     }
 
+    /// A mount that was changed is mounted anew by itself, unless it was to go.
+    pub(super) fn tell_itself(&mut self, node: NodeId, resource: &Resource, events: &[Queued]) {
+        let is_to_go = resource.text("ensure") == Some("absent");
+        if is_to_go || !self.engine.refreshes_itself(resource) {
+            return;
+        }
+        // Puppet takes one event of each name for it; a mount has as many names as properties.
+        if let Some(note) = self.notes.get_mut(node) {
+            note.queue.extend_from_slice(events);
+        }
+    }
+
     pub(super) fn take_queue(&mut self, node: NodeId) -> Vec<Queued> {
         self.notes
             .get_mut(node)
@@ -81,10 +94,19 @@ impl Run<'_> {
         source: &str,
         plan: &str,
     ) -> Result<Option<Intent>, muster_system::SystemError> {
-        let targets: Vec<(String, String)> = self
-            .built
-            .graph
-            .refreshed_by(node)
+        let mut refreshed = self.built.graph.refreshed_by(node);
+        if let Some(Node::Resource(member)) = self.built.graph.node(node) {
+            let itself = self
+                .world
+                .get(*member)
+                .and_then(|known| known.resource.as_ref());
+            refreshed.extend(
+                itself
+                    .filter(|own| self.engine.refreshes_itself(own))
+                    .map(|_| *member),
+            );
+        }
+        let targets: Vec<(String, String)> = refreshed
             .into_iter()
             .filter(|member| self.refreshes(*member))
             .filter_map(|member| {

@@ -180,6 +180,10 @@ impl ResourceType for Mount {
         true
     }
 
+    fn refreshes_itself(&self) -> bool {
+        true
+    }
+
     /// Mounts it anew, if it is mounted.
     fn refresh(&self, cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
         let is_swap = resource.text("fstype") == Some("swap");
