@@ -166,6 +166,10 @@ impl Engine {
             },
             Err(error) => outcome.error = Some(error),
         }
+        if let Err(error) = cx.settle() {
+            let failed = EngineError::during(resource, "waiting for the disk")(error);
+            outcome.error.get_or_insert(failed);
+        }
         outcome.log = cx.log.take();
         outcome
     }
@@ -214,10 +218,13 @@ impl Engine {
             .is_ok_and(|known| known.refreshes())
     }
 
-    /// Whether its own change refreshes it.
+    /// Whether its own change refreshes it. What is to go is not refreshed.
     pub(crate) fn refreshes_itself(&self, resource: &Resource) -> bool {
-        self.type_named(&resource.type_name)
-            .is_ok_and(|known| known.refreshes_itself())
+        let is_to_go = resource.text("ensure") == Some("absent");
+        !is_to_go
+            && self
+                .type_named(&resource.type_name)
+                .is_ok_and(|known| known.refreshes_itself())
     }
 
     /// Whether the change spares a refresh.

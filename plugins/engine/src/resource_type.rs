@@ -1,11 +1,12 @@
 //! What a resource type must be able to do, and what it is given to do it with. The types themselves are in [`crate::types`].
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use muster_system::System;
 use muster_system::command::Cancel;
+use muster_system::{System, SystemError};
 
 use crate::error::EngineError;
 use crate::memo::Memo;
@@ -153,6 +154,8 @@ pub struct Cx<'a> {
     pub(crate) log: RefCell<Vec<String>>,
     /// What need not be read again.
     pub(crate) memo: Memo,
+    /// Directories in which files were made that are not yet on the disk for certain.
+    fresh: RefCell<BTreeSet<PathBuf>>,
     /// Where `puppet:` sources lie on this machine.
     pub(crate) sources: Option<&'a dyn Sources>,
 }
@@ -165,8 +168,23 @@ impl<'a> Cx<'a> {
             cancel,
             log: RefCell::default(),
             memo: Memo::default(),
+            fresh: RefCell::default(),
             sources: None,
         }
+    }
+
+    /// A file was made in this directory that is only to be on the disk when everything is done.
+    pub(crate) fn made_in(&self, directory: &Path) {
+        let mut fresh = self.fresh.borrow_mut();
+        if !fresh.contains(directory) {
+            fresh.insert(directory.to_owned());
+        }
+    }
+
+    /// Returns when everything that was made is on the disk.
+    pub(crate) fn settle(&self) -> Result<(), SystemError> {
+        let directories: Vec<PathBuf> = self.fresh.take().into_iter().collect();
+        self.system.settle(&directories)
     }
 
     /// The same, with a place for files whose `source` is a `puppet:` URL. Without one such a file fails.

@@ -94,6 +94,12 @@ pub fn apply(
         run.say(Level::Warning, warning);
     }
     let completed = run.everything();
+    if let Err(error) = run.cx.settle() {
+        run.say(
+            Level::Err,
+            &format!("what was made may not be on the disk: {error}"),
+        );
+    }
     run.explain_debts()?;
     let now = run.now();
     run.memory.save(state, now)?;

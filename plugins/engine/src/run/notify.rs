@@ -62,11 +62,9 @@ impl Run<'_> {
 
     /// A mount that was changed is mounted anew by itself, unless it was to go.
     pub(super) fn tell_itself(&mut self, node: NodeId, resource: &Resource, events: &[Queued]) {
-        let is_to_go = resource.text("ensure") == Some("absent");
-        if is_to_go || !self.engine.refreshes_itself(resource) {
+        if !self.engine.refreshes_itself(resource) {
             return;
         }
-        // Puppet takes one event of each name for it; a mount has as many names as properties.
         if let Some(note) = self.notes.get_mut(node) {
             note.queue.extend_from_slice(events);
         }

@@ -56,6 +56,22 @@ pub trait System: fmt::Debug + Send + Sync {
         attributes: &Attributes,
     ) -> Result<(), SystemError>;
 
+    /// Makes a file as a whole where none is, like [`Self::write`], but it is on the disk for certain only after [`Self::settle`] of
+    /// its directory. For who makes many, and would rather wait once than for each.
+    fn write_new(
+        &self,
+        path: &Path,
+        content: &[u8],
+        attributes: &Attributes,
+    ) -> Result<(), SystemError> {
+        self.write(path, content, attributes)
+    }
+
+    /// Returns when everything that was written to the file systems of these directories is on the disk.
+    fn settle(&self, _directories: &[PathBuf]) -> Result<(), SystemError> {
+        Ok(())
+    }
+
     /// Creates one directory. Its parent must exist.
     fn create_dir(&self, path: &Path, attributes: &Attributes) -> Result<(), SystemError>;
 

@@ -90,10 +90,14 @@ impl Work<'_> {
         self.validate(&content)?;
         self.make_way(Some(FileKind::File))?;
         let attributes = self.attributes(Some((0o644, false)))?;
+        // What takes the place of another file is on the disk before it does; what is new, when everything is done.
         self.cx
             .system
-            .write(&self.path, &content, &attributes)
-            .map_err(self.during("writing"))
+            .write_new(&self.path, &content, &attributes)
+            .map_err(self.during("writing"))?;
+        self.cx
+            .made_in(self.path.parent().unwrap_or(Path::new("/")));
+        Ok(())
     }
 
     fn content(&self) -> Result<Vec<u8>, EngineError> {

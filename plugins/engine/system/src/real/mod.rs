@@ -29,6 +29,13 @@ const FILE_MODE: u32 = 0o644;
 /// Mode of a new directory when nothing is said.
 const DIR_MODE: u32 = 0o755;
 
+/// When what was written must outlive a loss of power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Safety {
+    AtOnce,
+    Later,
+}
+
 /// A machine whose `/` is the directory `root`.
 #[derive(Debug, Clone)]
 pub struct RealSystem {
@@ -151,8 +158,41 @@ impl System for RealSystem {
         attributes: &Attributes,
     ) -> Result<(), SystemError> {
         self.with("write", path, true, |host| {
-            replace(host, content, attributes)
+            replace(host, content, attributes, Safety::AtOnce)
         })
+    }
+
+    fn write_new(
+        &self,
+        path: &Path,
+        content: &[u8],
+        attributes: &Attributes,
+    ) -> Result<(), SystemError> {
+        self.with("write", path, true, |host| {
+            let safety = match absent_is_none(fs::symlink_metadata(host))? {
+                None => Safety::Later,
+                Some(_) => Safety::AtOnce,
+            };
+            replace(host, content, attributes, safety)
+        })
+    }
+
+    fn settle(&self, directories: &[PathBuf]) -> Result<(), SystemError> {
+        let mut settled = Vec::new();
+        for directory in directories {
+            self.with("sync", directory, true, |host| {
+                // A directory that has gone since has taken its files with it.
+                let Some(found) = absent_is_none(fs::metadata(host))? else {
+                    return Ok(());
+                };
+                if !settled.contains(&found.dev()) {
+                    nix::unistd::syncfs(File::open(host)?)?;
+                    settled.push(found.dev());
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     fn create_dir(&self, path: &Path, attributes: &Attributes) -> Result<(), SystemError> {
@@ -376,7 +416,7 @@ fn temporary() -> tempfile::Builder<'static, 'static> {
 }
 
 /// The temporary file starts as 0600 and gets its owner before its mode, so that nobody reads it in between.
-fn replace(host: &Path, content: &[u8], attributes: &Attributes) -> io::Result<()> {
+fn replace(host: &Path, content: &[u8], attributes: &Attributes, safety: Safety) -> io::Result<()> {
     let old = absent_is_none(fs::symlink_metadata(host))?;
     if old.as_ref().is_some_and(|old| !old.is_file()) {
         return Err(io::Error::new(
@@ -404,6 +444,10 @@ fn replace(host: &Path, content: &[u8], attributes: &Attributes) -> io::Result<(
         .unwrap_or(FILE_MODE);
     new.as_file()
         .set_permissions(Permissions::from_mode(mode & 0o7777))?;
+    if safety == Safety::Later {
+        new.persist(host).map_err(|failed| failed.error)?;
+        return Ok(());
+    }
     new.as_file().sync_all()?;
     new.persist(host).map_err(|failed| failed.error)?;
     sync_parent(host)
