@@ -322,6 +322,8 @@ mod tests {
         #[test]
         fn no_value_changes_what_a_query_does(value in "[^\\p{Cc}0-9.-][^\\p{Cc}]{0,40}") {
             prop_assume!(value.to_ascii_lowercase().parse::<bool>().is_err());
+            // A text that is an operator itself looks like one in the shape, and only there.
+            prop_assume!(!matches!(value.as_str(), "=" | "~"));
             let filter = |value: &str| {
                 let term = FactTerm::new("country", Operator::Equal, value).unwrap();
                 Filter::default().with_fact(&term.to_string())
