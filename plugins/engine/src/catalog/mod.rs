@@ -1,6 +1,6 @@
 //! A catalog: every resource that a machine is to have, what contains what, and in which order it was written.
 //!
-//! Only what the words say. [`puppet`] and [`short`] read the two forms in which a catalog comes; [`crate::world`] judges the
+//! Only what the words say. [`puppet`] and [`short`] read the two forms in which a catalog comes; `crate::world` judges the
 //! resources by their types.
 
 pub mod puppet;

@@ -1,7 +1,7 @@
 //! Types whose provider is a program in any language: a description in JSON, and a program that speaks JSON on its standard input
 //! and output.
 //!
-//! - [`description`]: what a type accepts. [`resource_type`]: the program as one of the engine's types.
+//! - `description`: what a type accepts. `resource_type`: the program as one of the engine's types.
 //!
 //! The program only looks and changes; what differs, order, noop, refreshes and reports are the engine's. The protocol is in
 //! docs/guides/resource-types.md.

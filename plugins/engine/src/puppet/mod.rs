@@ -1,7 +1,7 @@
 //! The machine's own Puppet as a source of types, its own and custom ones: a resident Ruby process, started at the first
 //! question, ended when nobody asks.
 //!
-//! - [`protocol`]: the words. [`session`]: the process. [`resource_type`]: a type of Puppet's as one of the engine's.
+//! - `protocol`: the words. `session`: the process. `resource_type`: a type of Puppet's as one of the engine's.
 //! - `bridge.rb`: the other side.
 //!
 //! What Puppet's types generate, and what they ask to come after themselves, is not known here; order, noop, schedules, refreshes

@@ -1,7 +1,7 @@
 //! What a run did, in the structure of Puppet's reports (format 12), so that whatever reads those reads ours.
 //!
 //! A run tells what happens one [`RunEvent`] at a time; a report is what [`Builder`] folds them into, and nothing else.
-//! [`metrics`] counts, [`summary`] writes the small file that monitoring reads. One key is ours: `pending_refreshes`.
+//! `metrics` counts, [`summary`] writes the small file that monitoring reads. One key is ours: `pending_refreshes`.
 
 mod builder;
 mod metrics;

@@ -1,7 +1,7 @@
 //! Applies a catalog: one resource after the other in the graph's order, with Puppet 7's rules for what is skipped, what fails
 //! with whom, and who is refreshed; and with a ledger, so that no refresh is lost.
 //!
-//! - [`evaluate`]: one resource. [`select`]: who is skipped, and why. [`notify`]: who is refreshed. [`generate`]: what resources bring.
+//! - `evaluate`: one resource. `select`: who is skipped, and why. `notify`: who is refreshed. `generate`: what resources bring.
 //! - [`files`]: what a run leaves in the state directory.
 //!
 //! A run says what it does as [`RunEvent`]s, one by one. It prints nothing, and takes no locks: see [`crate::lock`].

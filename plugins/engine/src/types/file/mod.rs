@@ -1,8 +1,8 @@
 //! `file`: a file, directory or symbolic link: that it is there, what is in it, whose it is; with `recurse`, all that is in
 //! a directory.
 //!
-//! - [`check`]: what follows without looking. [`read`], [`source`]: what is there. [`plan`]: what has to change.
-//! - [`change`], [`backup`]: changing it. [`children`]: what a directory brings with it.
+//! - `check`: what follows without looking. `read`, `source`: what is there. `plan`: what has to change.
+//! - `change`, `backup`: changing it. `children`: what a directory brings with it.
 
 mod backup;
 mod change;
