@@ -1,4 +1,4 @@
-//! From a configuration to the parts of a daemon: reads the files that it names, and builds the agents.
+//! From a configuration to the parts of a daemon: reads the files that it names. Which agents it has: `agents.rs`.
 //!
 //! Everything that can be wrong with a node's set-up is found here, before anything is connected.
 
@@ -9,22 +9,21 @@ use std::sync::Arc;
 
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
-use muster_api::{Agent, AgentError, Data, DataError, Level};
+use muster_api::{AgentError, DataError, Level};
 use muster_bus::{BusError, Options, Secret, Server};
-use muster_host::external::{Helper, Shelf};
-use muster_host::{Limits, Registry, RegistryError};
-use muster_wire::identity::{Identity, Name, NameError};
+use muster_host::RegistryError;
+use muster_wire::identity::{Identity, NameError};
 use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
 use muster_wire::subject;
 use muster_wire::token::{Creds, CredsError, PublicKey, TokenError, Trust};
-use serde::de::DeserializeOwned;
 
+use crate::agents;
 use crate::audit::{self, AuditError, AuditLog};
 use crate::chain::chain;
 use crate::classes::Classes;
 use crate::clock::Clock;
-use crate::config::{self, Config, SecretFileError, check_secret_file};
+use crate::config::{Config, SecretFileError, check_secret_file};
 use crate::core::{Authority, Core, Parts};
 use crate::facts::{FactStore, Machines, Sources};
 use crate::policy;
@@ -158,9 +157,7 @@ pub fn inspect(config: &Config) -> Result<(), AssembleError> {
     let signer = signer(config)?;
     options(config, &signer)?;
     trust(config)?;
-    registry(config)?;
-    external_options(config)?;
-    data_sources(catalog_options(config)?)?;
+    agents::inspect(config)?;
     load_policies(config);
     Ok(())
 }
@@ -191,8 +188,8 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
             tell_rules: config.policy.tell_rules,
             approve_dangerous: config.policy.approve_dangerous,
         },
-        registry: Arc::new(registry(config)?),
-        data_sources: data_sources(catalog_options(config)?)?,
+        registry: Arc::new(agents::registry(config)?),
+        data_sources: agents::configured_data_sources(config)?,
         seen: Seen::open(&state.join("seen"), clock.now())?,
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
         plain_secrets: config.requests.plain_secrets,
@@ -356,114 +353,6 @@ pub fn secret(signer: &Signer) -> Secret {
     Secret::new(signer.token().to_owned(), move |nonce| {
         signer.key().sign(nonce).to_bytes().to_vec()
     })
-}
-
-fn registry(config: &Config) -> Result<Registry, AssembleError> {
-    let mut registry = Registry::new();
-    for agent in agents(config)? {
-        let limits = limits(&config.limits, agent.name());
-        registry.add(agent, limits)?;
-    }
-    Ok(registry)
-}
-
-/// The limits of an agent.
-pub fn limits(configured: &config::Limits, agent: &str) -> Limits {
-    let Ok(name) = Name::parse(agent) else {
-        return Limits::default();
-    };
-    let limits = configured.of(&name);
-    Limits {
-        concurrency: limits.concurrency,
-        queue: limits.queue,
-        output_bytes: limits.output_bytes,
-        ..Limits::default()
-    }
-}
-
-/// What the configuration says of external agents.
-pub fn external_options(config: &Config) -> Result<muster_host::external::Options, AssembleError> {
-    let table = config.plugins.get("external").cloned().unwrap_or_default();
-    serde_json::from_value(serde_json::Value::Object(table)).map_err(|source| {
-        AssembleError::Plugin {
-            plugin: "external",
-            source,
-        }
-    })
-}
-
-/// The external agents of the configuration; their directories are not looked at yet.
-pub fn shelf(
-    config: &Config,
-    config_file: &Path,
-    built_in: &Registry,
-) -> Result<Shelf, AssembleError> {
-    Ok(Shelf::new(
-        config.paths.ddls.clone(),
-        external_options(config)?,
-        built_in.names().iter().cloned().collect(),
-        Helper::own().map_err(AssembleError::Own)?,
-        config_file.to_owned(),
-    ))
-}
-
-/// What the node can be asked for in filters and by `get_data`, sorted by name.
-pub fn data_sources(catalog: muster_catalog::Options) -> Result<Vec<Data>, DataError> {
-    let mut sources = [
-        muster_catalog::data_sources(catalog)?,
-        muster_rpcutil::data_sources()?,
-        muster_package::data_sources()?,
-        muster_process::data_sources()?,
-        muster_service::data_sources()?,
-    ]
-    .concat();
-    sources.sort_by(|one, other| one.name().cmp(other.name()));
-    Ok(sources)
-}
-
-fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {
-    let mut agents = vec![
-        muster_rpcutil::agent()?,
-        muster_puppetral::agent(puppetral_options(config)?)?,
-        muster_filemgr::agent(plugin(config, "filemgr")?)?,
-        muster_nettest::agent()?,
-        muster_package::agent()?,
-        muster_process::agent()?,
-        muster_service::agent()?,
-    ];
-    agents.extend(muster_catalog::agents(catalog_options(config)?)?);
-    let shell: muster_shell::Options = plugin(config, "shell")?;
-    if shell.enabled {
-        agents.push(muster_shell::agent(
-            shell,
-            config.paths.state.join("shell"),
-        )?);
-    }
-    Ok(agents)
-}
-
-fn puppetral_options(config: &Config) -> Result<muster_puppetral::Options, AssembleError> {
-    let mut options: muster_puppetral::Options = plugin(config, "puppetral")?;
-    options
-        .state_dir
-        .get_or_insert_with(|| config.paths.state.join("engine"));
-    Ok(options)
-}
-
-/// The engine's state lies below the daemon's, unless the operator wants it elsewhere.
-fn catalog_options(config: &Config) -> Result<muster_catalog::Options, AssembleError> {
-    let mut options: muster_catalog::Options = plugin(config, "catalog")?;
-    if options.state_dir.as_os_str().is_empty() {
-        options.state_dir = config.paths.state.join("engine");
-    }
-    Ok(options)
-}
-
-/// The options of a plugin: its section of the configuration, or an empty one.
-fn plugin<T: DeserializeOwned>(config: &Config, plugin: &'static str) -> Result<T, AssembleError> {
-    let table = config.plugins.get(plugin).cloned().unwrap_or_default();
-    serde_json::from_value(serde_json::Value::Object(table))
-        .map_err(|source| AssembleError::Plugin { plugin, source })
 }
 
 fn read(what: &'static str, path: &Path) -> Result<String, AssembleError> {

@@ -11,7 +11,7 @@ use muster_host::external::{Change, Settle, Shelf};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::assemble;
+use crate::agents;
 use crate::config::Limits;
 use crate::core::Core;
 
@@ -76,7 +76,7 @@ impl Externals {
     }
 
     fn offer(&self, agent: Agent, registry: &mut Registry) {
-        let limits = assemble::limits(&self.limits, agent.name());
+        let limits = agents::limits(&self.limits, agent.name());
         registry.replace(agent, limits);
     }
 }

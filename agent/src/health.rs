@@ -11,7 +11,7 @@ use muster_host::sandbox::kernel_confines;
 use muster_wire::Millis;
 use nix::sys::statvfs::statvfs;
 
-use crate::assemble::external_options;
+use crate::agents::external_options;
 use crate::audit::Condition;
 use crate::config::{Config, check_secret_file};
 use crate::core::Core;

@@ -2,13 +2,14 @@
 //!
 //! - [`pipeline`]: one request's way, one file per stage: begin reading there.
 //! - [`core`]: what the stages share. [`daemon`]: the loop around them.
-//! - [`assemble`]: from configuration to a daemon. [`lifecycle`]: from its start to its end.
+//! - [`assemble`]: from configuration to a daemon; [`agents`]: which agents it has. [`lifecycle`]: from its start to its end.
 //! - [`lookup`]: asks data sources what an expression needs to know, for the pipeline and for policies.
 //! - [`metrics`]: how it is, over HTTP, for those who watch machines.
 //! - [`apply`]: `rpcd apply`, which needs no daemon.
 //! - [`external`]: agents that come and go while the daemon runs.
 //! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`]: what a daemon is made of.
 
+pub mod agents;
 pub mod apply;
 pub mod assemble;
 pub mod audit;

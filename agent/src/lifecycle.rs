@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::agents;
 use crate::assemble::{self, AssembleError, Assembled};
 use crate::config::Config;
 use crate::core::Core;
@@ -49,8 +50,8 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
         host,
         lock: _lock,
     } = assemble::assemble(config, config_file)?;
-    let shelf = assemble::shelf(config, config_file, &core.registry())?;
-    let poll = assemble::external_options(config)?.poll();
+    let shelf = agents::shelf(config, config_file, &core.registry())?;
+    let poll = agents::external_options(config)?.poll();
     let externals = Arc::new(Externals::new(
         Arc::clone(&core),
         config.limits.clone(),

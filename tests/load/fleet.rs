@@ -219,7 +219,7 @@ impl Mould {
             classes: Classes::new(self.directory.path().join("classes.txt")),
             policy: self.policy.clone(),
             registry: Arc::new(registry),
-            data_sources: muster_agent::assemble::data_sources(muster_catalog::Options::default())
+            data_sources: muster_agent::agents::data_sources(muster_catalog::Options::default())
                 .unwrap(),
             system: Arc::new(RealSystem::new(PathBuf::from("/"))),
             seen: Seen::in_memory(),

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_agent::assemble;
 use muster_agent::audit::{self, AuditLog};
 use muster_agent::classes::Classes;
 use muster_agent::clock::Clock;
@@ -13,6 +12,7 @@ use muster_agent::daemon::Daemon;
 use muster_agent::facts::{FactStore, Sources};
 use muster_agent::policy;
 use muster_agent::seen::Seen;
+use muster_agent::{agents, assemble};
 use muster_api::system::real::RealSystem;
 use muster_api::{Agent, Data};
 use muster_host::{Limits, Registry};
@@ -184,7 +184,7 @@ fn build(directory: &Path, organisation: &Organisation, blueprint: Blueprint) ->
     for agent in agents {
         registry.add(agent, blueprint.limits).unwrap();
     }
-    let mut data_sources = assemble::data_sources(muster_catalog::Options::default()).unwrap();
+    let mut data_sources = agents::data_sources(muster_catalog::Options::default()).unwrap();
     data_sources.extend(blueprint.data);
     let now = blueprint.clock.now();
     let (policy, problems) = policy::load(&path("policies"), Verdict::Deny);

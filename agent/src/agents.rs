@@ -1,0 +1,136 @@
+//! Which agents and data sources a daemon offers, and the sections of the configuration that they read.
+//!
+//! A plugin that is new is entered here, and nowhere else in the daemon.
+
+use std::path::Path;
+
+use muster_api::{Agent, Data, DataError};
+use muster_host::external::{Helper, Shelf};
+use muster_host::{Limits, Registry};
+use muster_wire::identity::Name;
+use serde::de::DeserializeOwned;
+
+use crate::assemble::AssembleError;
+use crate::config::{self, Config};
+
+/// Everything that is only read, to prove that the configured plugins can be loaded.
+pub(crate) fn inspect(config: &Config) -> Result<(), AssembleError> {
+    registry(config)?;
+    external_options(config)?;
+    configured_data_sources(config)?;
+    Ok(())
+}
+
+/// The built-in agents, each with its limits.
+pub(crate) fn registry(config: &Config) -> Result<Registry, AssembleError> {
+    let mut registry = Registry::new();
+    for agent in agents(config)? {
+        let limits = limits(&config.limits, agent.name());
+        registry.add(agent, limits)?;
+    }
+    Ok(registry)
+}
+
+/// The limits of an agent.
+pub fn limits(configured: &config::Limits, agent: &str) -> Limits {
+    let Ok(name) = Name::parse(agent) else {
+        return Limits::default();
+    };
+    let limits = configured.of(&name);
+    Limits {
+        concurrency: limits.concurrency,
+        queue: limits.queue,
+        output_bytes: limits.output_bytes,
+        ..Limits::default()
+    }
+}
+
+/// What the configuration says of external agents.
+pub fn external_options(config: &Config) -> Result<muster_host::external::Options, AssembleError> {
+    let table = config.plugins.get("external").cloned().unwrap_or_default();
+    serde_json::from_value(serde_json::Value::Object(table)).map_err(|source| {
+        AssembleError::Plugin {
+            plugin: "external",
+            source,
+        }
+    })
+}
+
+/// The external agents of the configuration; their directories are not looked at yet.
+pub fn shelf(
+    config: &Config,
+    config_file: &Path,
+    built_in: &Registry,
+) -> Result<Shelf, AssembleError> {
+    Ok(Shelf::new(
+        config.paths.ddls.clone(),
+        external_options(config)?,
+        built_in.names().iter().cloned().collect(),
+        Helper::own().map_err(AssembleError::Own)?,
+        config_file.to_owned(),
+    ))
+}
+
+/// What the node can be asked for in filters and by `get_data`, sorted by name.
+pub fn data_sources(catalog: muster_catalog::Options) -> Result<Vec<Data>, DataError> {
+    let mut sources = [
+        muster_catalog::data_sources(catalog)?,
+        muster_rpcutil::data_sources()?,
+        muster_package::data_sources()?,
+        muster_process::data_sources()?,
+        muster_service::data_sources()?,
+    ]
+    .concat();
+    sources.sort_by(|one, other| one.name().cmp(other.name()));
+    Ok(sources)
+}
+
+/// The data sources as the configuration wants them.
+pub(crate) fn configured_data_sources(config: &Config) -> Result<Vec<Data>, AssembleError> {
+    Ok(data_sources(catalog_options(config)?)?)
+}
+
+fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {
+    let mut agents = vec![
+        muster_rpcutil::agent()?,
+        muster_puppetral::agent(puppetral_options(config)?)?,
+        muster_filemgr::agent(plugin(config, "filemgr")?)?,
+        muster_nettest::agent()?,
+        muster_package::agent()?,
+        muster_process::agent()?,
+        muster_service::agent()?,
+    ];
+    agents.extend(muster_catalog::agents(catalog_options(config)?)?);
+    let shell: muster_shell::Options = plugin(config, "shell")?;
+    if shell.enabled {
+        agents.push(muster_shell::agent(
+            shell,
+            config.paths.state.join("shell"),
+        )?);
+    }
+    Ok(agents)
+}
+
+fn puppetral_options(config: &Config) -> Result<muster_puppetral::Options, AssembleError> {
+    let mut options: muster_puppetral::Options = plugin(config, "puppetral")?;
+    options
+        .state_dir
+        .get_or_insert_with(|| config.paths.state.join("engine"));
+    Ok(options)
+}
+
+/// The engine's state lies below the daemon's, unless the operator wants it elsewhere.
+fn catalog_options(config: &Config) -> Result<muster_catalog::Options, AssembleError> {
+    let mut options: muster_catalog::Options = plugin(config, "catalog")?;
+    if options.state_dir.as_os_str().is_empty() {
+        options.state_dir = config.paths.state.join("engine");
+    }
+    Ok(options)
+}
+
+/// The options of a plugin: its section of the configuration, or an empty one.
+fn plugin<T: DeserializeOwned>(config: &Config, plugin: &'static str) -> Result<T, AssembleError> {
+    let table = config.plugins.get(plugin).cloned().unwrap_or_default();
+    serde_json::from_value(serde_json::Value::Object(table))
+        .map_err(|source| AssembleError::Plugin { plugin, source })
+}
