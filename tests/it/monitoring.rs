@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_client::{Aim, Call};
-use muster_tests::await_state;
-use muster_tests::nats_server::PATIENCE;
+use muster_tests::nats_server::{NatsServer, PATIENCE};
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::{Home, Rpcd};
+use muster_tests::{await_answer, await_state};
 use muster_wire::identity::{Identity, Name};
 use muster_wire::request::Request;
 use muster_wire::status::Status;
@@ -22,6 +22,15 @@ use crate::ask::{Caller, object};
 
 const NODE: &str = "node1.example.net";
 const SERVED: &str = "[metrics]\nlisten = \"0\"\n[log]\nformat = \"json\"\n";
+
+/// A fleet, its broker, and a node that is not started yet; `more` is its configuration.
+async fn served(more: &str) -> (Organisation, NatsServer, Home) {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let node = organisation.node(NODE);
+    let home = Home::new(&organisation, &node, &server.url(), more);
+    (organisation, server, home)
+}
 
 /// Where a daemon says that it serves metrics.
 async fn address(node: &mut Rpcd) -> String {
@@ -63,18 +72,15 @@ async fn get(address: &str, path: &str) -> (u16, String) {
 
 /// Waits until a page has this status; returns its body.
 async fn await_status(address: &str, path: &str, status: u16) -> String {
-    let deadline = tokio::time::Instant::now() + 2 * PATIENCE;
-    loop {
-        let (found, body) = get(address, path).await;
-        if found == status {
-            return body;
-        }
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "{path} is never {status}: {body}"
-        );
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    await_answer(
+        &format!("{path} is {status}"),
+        2 * PATIENCE,
+        async || match get(address, path).await {
+            (found, body) if found == status => Ok(body),
+            other => Err(other),
+        },
+    )
+    .await
 }
 
 /// Reads a page as strictly as the format is meant: each metric has its help and type, once and first; no sample comes twice.
@@ -114,19 +120,15 @@ async fn scrape(address: &str) -> BTreeMap<String, String> {
 
 /// Waits until a metric has this value.
 async fn await_sample(address: &str, series: &str, value: &str) {
-    let deadline = tokio::time::Instant::now() + 2 * PATIENCE;
-    loop {
-        let now = scrape(address).await;
-        let found = now.get(series).map(String::as_str);
-        if found == Some(value) {
-            return;
-        }
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "{series} is {found:?}, and never {value}"
-        );
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    await_answer(
+        &format!("{series} is {value}"),
+        2 * PATIENCE,
+        async || match scrape(address).await.remove(series) {
+            Some(found) if found == value => Ok(()),
+            other => Err(other),
+        },
+    )
+    .await;
 }
 
 /// A request for something that no node offers.
@@ -140,14 +142,7 @@ fn invented(caller: &Caller, agent: &str, action: &str) -> Request {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_and_the_connection_are_counted_for_prometheus() {
-    let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
-    let home = Home::new(
-        &organisation,
-        &organisation.node(NODE),
-        &server.url(),
-        SERVED,
-    );
+    let (organisation, server, home) = served(SERVED).await;
     home.write("policies/service.policy", "policy default deny\n", 0o644);
     let mut node = home.start();
     let address = address(&mut node).await;
@@ -238,15 +233,8 @@ async fn requests_and_the_connection_are_counted_for_prometheus() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_audit_log_fails_is_not_ready() {
-    let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
     let more = format!("{SERVED}[paths]\naudit = \"/dev/full\"\n");
-    let home = Home::new(
-        &organisation,
-        &organisation.node(NODE),
-        &server.url(),
-        &more,
-    );
+    let (organisation, server, home) = served(&more).await;
     let mut node = home.start();
     let address = address(&mut node).await;
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
@@ -261,14 +249,7 @@ async fn a_node_whose_audit_log_fails_is_not_ready() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_readers_neither_hurt_nor_keep_others_out() {
-    let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
-    let home = Home::new(
-        &organisation,
-        &organisation.node(NODE),
-        &server.url(),
-        SERVED,
-    );
+    let (organisation, server, home) = served(SERVED).await;
     let mut node = home.start();
     let address = address(&mut node).await;
     await_status(&address, "/readyz", 200).await;

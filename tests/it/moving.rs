@@ -1,10 +1,12 @@
 //! A broker that moves to another address under the same name: nodes look the name up anew whenever they connect.
 
-use muster_tests::await_state;
+use std::time::Duration;
+
 use muster_tests::command::program;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::Home;
+use muster_tests::{await_answer, await_state};
 
 use crate::ask::Caller;
 
@@ -42,11 +44,12 @@ async fn a_broker_that_moves_is_found_under_its_name_again() {
     let second = NatsServer::start_on(&configuration, "127.0.0.2", Some(port)).await;
     let connected = || node.log().matches("connected to the broker").count();
     // Waits between attempts are drawn from up to 2, 4, 8, 16 seconds.
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_mins(1);
-    while connected() < 2 {
-        assert!(tokio::time::Instant::now() < deadline, "never came back");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    await_answer(
+        "it is connected again",
+        Duration::from_mins(1),
+        async || (connected() >= 2).then_some(()).ok_or_else(connected),
+    )
+    .await;
     let caller = Caller::connect(&organisation, &second, organisation.caller("rip")).await;
     let answer = caller
         .ask(

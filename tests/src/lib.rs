@@ -25,6 +25,28 @@ pub fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap()
 }
 
+/// Asks again and again until the answer is what was hoped for, which is returned; fails the test with the last answer otherwise.
+///
+/// For states that must be asked for: `ask` gives `Ok` with what was awaited, or `Err` with what there is instead.
+pub async fn await_answer<T, E: std::fmt::Debug>(
+    what: &str,
+    patience: std::time::Duration,
+    mut ask: impl AsyncFnMut() -> Result<T, E>,
+) -> T {
+    let deadline = tokio::time::Instant::now() + patience;
+    loop {
+        let there = match ask().await {
+            Ok(found) => return found,
+            Err(there) => there,
+        };
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "never happened: {what}; there is {there:?}"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
 /// Waits until a state holds; fails the test, with what was awaited, when it never does.
 pub async fn await_state(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
