@@ -1,6 +1,7 @@
 //! The actions, one file each.
 
 mod apply;
+mod ask;
 mod drop;
 mod lint;
 mod list;

@@ -3,36 +3,19 @@
 use std::sync::Arc;
 
 use muster_api::{Action, ActionError, Context};
-use serde::Deserialize;
 
+use super::ask::{Ask, Mode};
 use crate::options::Options;
-use crate::runs::{self, Outcome, Wish};
+use crate::runs::Outcome;
 
 pub(crate) struct Plan(pub(crate) Arc<Options>);
 
-/// Without `Debug`: there may be passwords in it.
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Input {
-    catalog: Option<String>,
-    file: Option<String>,
-    tags: Option<String>,
-    skip_tags: Option<String>,
-}
-
 impl Action for Plan {
     const NAME: &'static str = "plan";
-    type Input = Input;
+    type Input = Ask;
     type Output = Outcome;
 
-    async fn run(&self, cx: &Context, input: Input) -> Result<Outcome, ActionError> {
-        let wish = Wish {
-            noop: true,
-            tags: runs::words(input.tags),
-            skip_tags: runs::words(input.skip_tags),
-            ..Wish::default()
-        };
-        let source = runs::source(input.catalog, input.file)?;
-        runs::apply(cx, &self.0, source, wish).await
+    async fn run(&self, cx: &Context, ask: Ask) -> Result<Outcome, ActionError> {
+        ask.answer(cx, &self.0, Mode::Plan).await
     }
 }
