@@ -96,8 +96,10 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         self.read(cx, &Resource::named(self.schema(), title)?)
     }
 
-    /// Every resource of this type on the machine: title and properties.
-    fn instances(&self, cx: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError>;
+    /// Every resource of this type on the machine: title and properties. None by default: of most things a machine has no list.
+    fn instances(&self, _: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
+        Ok(Vec::new())
+    }
 }
 
 /// The other resources of a catalog.

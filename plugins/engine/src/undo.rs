@@ -4,15 +4,14 @@
 //! be replaced. Taking back is applying what was there before, as any other resource; so it can be planned, refused, and taken back
 //! in turn. What ran a command, or said something, cannot be taken back.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use muster_system::{StateDir, System, SystemError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
-use sha2::{Digest, Sha256};
 
 use crate::plan::{Plan, is_absent};
+use crate::providers::digest::Digest;
 use crate::resource::{Resource, Value, Values};
 
 /// The directory of the records in the state directory.
@@ -219,13 +218,8 @@ fn file_words(
         .read(path, CONTENT)
         .map_err(|error| format!("its content could not be kept: {error}"))?;
     let text = String::from_utf8(bytes).map_err(|error| {
-        let digest = Sha256::digest(error.as_bytes());
-        let mut hexadecimal = String::new();
-        for byte in digest {
-            // Writing to a text cannot fail.
-            let _ = write!(hexadecimal, "{byte:02x}");
-        }
-        format!("its content was no text (sha256 {hexadecimal}); it is in the file bucket, if the resource has one")
+        let sum = Digest::Sha256.of(error.as_bytes());
+        format!("its content was no text (sha256 {sum}); it is in the file bucket, if the resource has one")
     })?;
     words.insert("content".to_owned(), Json::from(text));
     Ok(())

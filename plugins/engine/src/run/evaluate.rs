@@ -1,20 +1,22 @@
 //! One resource's turn: skipped, or looked at, changed, and refreshed.
 
-use std::fmt::Write as _;
 use std::time::Instant;
 
 use serde_json::Value as Json;
-use sha2::{Digest, Sha256};
 
 use super::Run;
 use super::notify::Queued;
 use crate::error::EngineError;
 use crate::graph::NodeId;
 use crate::plan::{Change, ChangeOutcome, Plan, REDACTED};
+use crate::providers::digest::Digest;
 use crate::redact::Redactor;
 use crate::report::{Event, Level, RunEvent, Status};
 use crate::resource::{Resource, Value};
 use crate::world::MemberId;
+
+/// How much of a digest is kept with a debt, in hexadecimal digits.
+const DIGEST_DIGITS: usize = 32;
 
 impl Run<'_> {
     /// The turn of a resource.
@@ -425,10 +427,7 @@ fn plan_digest(plan: &Plan) -> String {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in Sha256::digest(bytes).iter().take(16) {
-        // Writing to a text cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
+    let mut text = Digest::Sha256.of(bytes);
+    text.truncate(DIGEST_DIGITS);
     text
 }

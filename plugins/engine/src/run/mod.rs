@@ -14,7 +14,7 @@ mod select;
 mod voice;
 
 use std::collections::BTreeSet;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, UNIX_EPOCH};
 
 use muster_system::command::Cancel;
 use muster_system::{StateDir, System, SystemError};
@@ -295,7 +295,7 @@ impl Run<'_> {
             containment_path: member.path.clone(),
             evaluation_time: None,
             tags: member.tags.clone(),
-            time: stamp(SystemTime::now()),
+            time: self.stamp(),
             failed: false,
             failed_to_restart: false,
             changed: false,

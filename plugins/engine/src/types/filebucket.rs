@@ -5,7 +5,7 @@
 
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
-use crate::resource::{Resource, Values};
+use crate::resource::Resource;
 use crate::resource_type::{Cx, Generates, ResourceType, Siblings};
 use crate::schema::{Attribute, Kind, Schema};
 
@@ -71,10 +71,6 @@ impl ResourceType for Filebucket {
         _: &dyn Siblings,
     ) -> Result<Vec<Resource>, EngineError> {
         cx.memo.buckets.declare(&resource.name, path(resource));
-        Ok(Vec::new())
-    }
-
-    fn instances(&self, _: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
         Ok(Vec::new())
     }
 }

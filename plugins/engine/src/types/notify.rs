@@ -2,7 +2,7 @@
 
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
-use crate::resource::{Resource, Value, Values};
+use crate::resource::{Resource, Value};
 use crate::resource_type::{Cx, ResourceType};
 use crate::schema::{Attribute, Kind, Schema};
 
@@ -56,9 +56,5 @@ impl ResourceType for Notify {
             cx.say(change.to.to_string());
         }
         Ok(())
-    }
-
-    fn instances(&self, _: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        Ok(Vec::new())
     }
 }

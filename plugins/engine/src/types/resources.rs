@@ -119,10 +119,6 @@ impl ResourceType for Resources {
         }
         Ok(unwanted)
     }
-
-    fn instances(&self, _: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        Ok(Vec::new())
-    }
 }
 
 fn known(resource: &Resource) -> Result<Box<dyn ResourceType>, EngineError> {

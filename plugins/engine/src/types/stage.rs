@@ -2,7 +2,7 @@
 
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
-use crate::resource::{Resource, Values};
+use crate::resource::Resource;
 use crate::resource_type::{Cx, ResourceType};
 use crate::schema::{Attribute, Kind, Schema};
 
@@ -32,9 +32,5 @@ impl ResourceType for Stage {
 
     fn apply(&self, _: &Cx<'_>, _: &Plan, _: &Change) -> Result<(), EngineError> {
         Ok(())
-    }
-
-    fn instances(&self, _: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        Ok(Vec::new())
     }
 }

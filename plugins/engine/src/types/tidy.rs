@@ -14,7 +14,7 @@ use crate::munge::munge;
 use crate::plan::{Change, Plan, State};
 use crate::providers::glob;
 use crate::providers::walk::{Entry, Walk};
-use crate::resource::{Resource, Value, Values, reference};
+use crate::resource::{Resource, Value, reference};
 use crate::resource_type::{Cx, Generates, ResourceType, Siblings};
 use crate::schema::{Attribute, Kind, METAPARAMETERS, RELATIONS, Schema};
 
@@ -137,10 +137,6 @@ impl ResourceType for Tidy {
             .rev()
             .map(|below| absent(resource, below, &chosen))
             .collect()
-    }
-
-    fn instances(&self, _: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        Ok(Vec::new())
     }
 }
 

@@ -204,10 +204,6 @@ impl ResourceType for Exec {
         );
         wanted
     }
-
-    fn instances(&self, _: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        Ok(Vec::new())
-    }
 }
 
 /// Runs the command, as often as need be.

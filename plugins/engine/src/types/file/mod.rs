@@ -19,7 +19,7 @@ use std::path::Path;
 
 use crate::error::EngineError;
 use crate::plan::{Change, Plan, State};
-use crate::resource::{Resource, Values};
+use crate::resource::Resource;
 use crate::resource_type::{Cx, Generates, ResourceType, Siblings, Wanted};
 use crate::schema::Schema;
 use schema::SCHEMA;
@@ -98,10 +98,5 @@ impl ResourceType for File {
         } else {
             Ok(Vec::new())
         }
-    }
-
-    /// Puppet lists no files either: there is no end to them.
-    fn instances(&self, _: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        Ok(Vec::new())
     }
 }

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use crate::error::EngineError;
 use crate::munge::munge;
 use crate::plan::{Change, Plan, State};
-use crate::resource::{Resource, Value, Values};
+use crate::resource::{Resource, Value};
 use crate::resource_type::{Cx, ResourceType};
 use crate::schema::{Attribute, Kind, Schema};
 pub use window::Window;
@@ -102,10 +102,6 @@ impl ResourceType for Schedule {
 
     fn apply(&self, _: &Cx<'_>, _: &Plan, _: &Change) -> Result<(), EngineError> {
         Ok(())
-    }
-
-    fn instances(&self, _: &Cx<'_>) -> Result<Vec<(String, Values)>, EngineError> {
-        Ok(Vec::new())
     }
 }
 
