@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_api::system::System;
+use muster_api::system::error::chain;
 use muster_api::system::real::RealSystem;
 use muster_api::{AgentError, DataError, Level};
 use muster_bus::{BusError, Options, Secret, Server};
@@ -20,7 +21,6 @@ use muster_wire::token::{Creds, CredsError, PublicKey, TokenError, Trust};
 
 use crate::agents;
 use crate::audit::{self, AuditError, AuditLog};
-use crate::chain::chain;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::{Config, SecretFileError, check_secret_file};

@@ -13,7 +13,6 @@ pub mod agents;
 pub mod apply;
 pub mod assemble;
 pub mod audit;
-mod chain;
 pub mod classes;
 pub mod clock;
 pub mod config;

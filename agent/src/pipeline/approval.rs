@@ -1,5 +1,6 @@
 //! Within stage 6: whether a second person agrees, where the policy or the node demands one.
 
+use muster_api::system::error::chain;
 use muster_wire::Millis;
 use muster_wire::approval::{Approved, open_approval};
 use muster_wire::filter::{Known, Progress};
@@ -9,7 +10,6 @@ use muster_wire::policy::{PolicySet, Question};
 use uuid::Uuid;
 
 use super::Accepted;
-use crate::chain::chain;
 use crate::core::Core;
 
 /// Who has approved a request, for the audit log.

@@ -1,12 +1,12 @@
 //! Stage 2: who really sent it. Nothing is believed, and nobody answered, before this.
 
+use muster_api::system::error::chain;
 use muster_wire::sign::open_request;
 use muster_wire::subject::{Address, inbox_prefix};
 use muster_wire::trace::StageName;
 
 use super::watch::Watch;
 use super::{Asked, Incoming, Unproven};
-use crate::chain::chain;
 use crate::core::Core;
 
 /// Verifies the message, and takes its reply subject only if it is below the caller's own inbox: a reply subject is not signed.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::command::Cancel;
+use muster_api::system::error::chain;
 use muster_api::system::{StateDir, System};
 use muster_api::wire::status::{Reason, Status};
 use muster_api::{ActionError, Context};
@@ -222,18 +223,6 @@ fn locked(error: &LockError) -> ActionError {
         },
         LockError::Disabled { .. } | LockError::System(_) => ActionError::failed(message),
     }
-}
-
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        line.push_str(": ");
-        line.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    line
 }
 
 fn answer(report: &Report) -> Result<Outcome, ActionError> {

@@ -1,6 +1,7 @@
 //! What can go wrong before, while and after a resource is brought to its state.
 
 use muster_system::SystemError;
+use muster_system::error::{chain, with_causes};
 
 use crate::resource::Resource;
 
@@ -113,26 +114,17 @@ impl EngineError {
 
     /// What went wrong without the resource's name, causes included: the end of an event's message.
     pub fn reason(&self) -> String {
-        self.followed_by_causes(match self {
+        let words = match self {
             Self::System { doing, .. } => doing.clone(),
             Self::Failed { problem, .. } | Self::Refused { problem, .. } => problem.clone(),
             other => other.to_string(),
-        })
+        };
+        with_causes(words, self)
     }
 
     /// The whole message in one line, causes included.
     pub fn line(&self) -> String {
-        self.followed_by_causes(self.to_string())
-    }
-
-    fn followed_by_causes(&self, mut line: String) -> String {
-        let mut cause = std::error::Error::source(self);
-        while let Some(inner) = cause {
-            line.push_str(": ");
-            line.push_str(&inner.to_string());
-            cause = inner.source();
-        }
-        line
+        chain(self)
     }
 
     /// Whether the request was wrong, rather than the machine: nothing was changed, and asking again is no use.

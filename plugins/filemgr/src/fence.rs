@@ -5,6 +5,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use muster_api::ActionError;
+use muster_api::system::error::chain;
 use muster_api::system::{FileKind, System};
 
 use crate::Options;
@@ -115,8 +116,7 @@ fn parts(path: &Path) -> Vec<PathBuf> {
 
 /// What the machine says, as an answer.
 pub(crate) fn failed(error: &dyn std::error::Error) -> ActionError {
-    let cause = error.source().map(|cause| format!(": {cause}"));
-    ActionError::failed(format!("{error}{}", cause.unwrap_or_default()))
+    ActionError::failed(chain(error))
 }
 
 #[cfg(test)]

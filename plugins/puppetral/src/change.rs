@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use muster_api::system::command::Cancel;
+use muster_api::system::error::chain;
 use muster_api::system::{StateDir, System};
 use muster_api::{ActionError, Context};
 use muster_engine::engine::Outcome;
@@ -188,18 +189,6 @@ fn undo_state(options: &Options) -> Result<Option<StateDir>, ActionError> {
 
 fn not_undone(error: &UndoError) -> ActionError {
     ActionError::failed(chain(error))
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        line.push_str(": ");
-        line.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    line
 }
 
 fn report(outcome: Outcome) -> Result<Report, ActionError> {

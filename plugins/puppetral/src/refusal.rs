@@ -1,9 +1,8 @@
 //! What went wrong below, as the caller is told.
 
-use std::error::Error;
-
 use muster_api::ActionError;
 use muster_api::system::SystemError;
+use muster_api::system::error::chain;
 use muster_engine::EngineError;
 
 /// A wrong request is told apart from a machine that would not (status 4 and 1).
@@ -18,16 +17,4 @@ pub(crate) fn of_engine(error: &EngineError) -> ActionError {
 /// The machine would not.
 pub(crate) fn of_system(error: &SystemError) -> ActionError {
     ActionError::failed(chain(error))
-}
-
-/// The error and its causes in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        line.push_str(": ");
-        line.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    line
 }

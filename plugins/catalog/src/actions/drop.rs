@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::system::error::chain;
 use muster_api::{Action, ActionError, Context};
 use muster_engine::ledger::Ledger;
 use muster_engine::lock::RunLock;
 use serde::{Deserialize, Serialize};
 
 use crate::options::Options;
-use crate::runs::{chain, open};
+use crate::runs::open;
 
 pub(crate) struct Drop(pub(crate) Arc<Options>);
 

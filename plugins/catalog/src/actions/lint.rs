@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use muster_api::system::error::chain;
 use muster_api::{Action, ActionError, Context};
 use muster_engine::foreign::of_machine;
 use muster_engine::{Engine, lint};
 use serde::{Deserialize, Serialize};
 
-use crate::runs::{self, chain};
+use crate::runs;
 
 pub(crate) struct Lint;
 

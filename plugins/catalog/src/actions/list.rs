@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use muster_api::system::error::chain;
 use muster_api::{Action, ActionError, Context};
 use muster_engine::ledger::{Certainty, Debt, Ledger};
 use serde::{Deserialize, Serialize};
 
 use crate::options::Options;
-use crate::runs::{chain, open};
+use crate::runs::open;
 
 /// Most debts of one answer.
 const TOLD: usize = 1000;

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use muster_system::error::chain;
 use muster_system::{FileKind, System};
 
 use crate::error::EngineError;
@@ -111,15 +112,4 @@ impl Foreign for ExternalTypes {
             }),
         }
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        line.push_str(": ");
-        line.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    line
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use muster_system::System;
 use muster_system::command::Cancel;
+use muster_system::error::chain;
 
 use crate::error::EngineError;
 use crate::foreign::Foreign;
@@ -175,6 +176,6 @@ fn is_name(name: &str) -> bool {
 fn unavailable(name: &str, error: &AskError) -> EngineError {
     EngineError::Unavailable {
         name: name.to_owned(),
-        problem: error.line(),
+        problem: chain(&error),
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use muster_system::command::Cancel;
+use muster_system::error::chain;
 use serde::de::DeserializeOwned;
 
 use super::protocol::{
@@ -187,7 +188,7 @@ fn failure(resource: &Resource, error: AskError) -> EngineError {
             problem,
         },
         AskError::System(source) => EngineError::during(resource, "Puppet did not answer")(source),
-        other => EngineError::failed(resource, other.line()),
+        other => EngineError::failed(resource, chain(&other)),
     }
 }
 

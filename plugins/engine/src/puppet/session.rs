@@ -49,18 +49,6 @@ pub(super) enum AskError {
 }
 
 impl AskError {
-    /// With its causes, in one line.
-    pub(super) fn line(&self) -> String {
-        let mut line = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(inner) = cause {
-            line.push_str(": ");
-            line.push_str(&inner.to_string());
-            cause = inner.source();
-        }
-        line
-    }
-
     /// Whether the process is of no use after this.
     fn is_fatal(&self) -> bool {
         matches!(self, Self::Ended(_) | Self::Senseless(_) | Self::System(_))

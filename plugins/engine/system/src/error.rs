@@ -1,5 +1,6 @@
 //! What can go wrong with the machine, with the path or program it went wrong with.
 
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -94,5 +95,48 @@ impl SystemError {
             }
             _ => false,
         }
+    }
+}
+
+/// An error with its causes in one line, for logs, records and answers: `cannot read /etc/passwd: permission denied`.
+pub fn chain(error: &dyn Error) -> String {
+    with_causes(error.to_string(), error)
+}
+
+/// Words of one's own, followed by what caused an error.
+pub fn with_causes(words: impl Into<String>, error: &dyn Error) -> String {
+    let mut line = words.into();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        line.push_str(": ");
+        line.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::PathBuf;
+
+    use super::{SystemError, chain, with_causes};
+
+    #[test]
+    fn an_error_is_followed_by_its_causes() {
+        let error = SystemError::File {
+            verb: "read",
+            path: PathBuf::from("/etc/passwd"),
+            source: io::Error::other("the disk is on fire"),
+        };
+        assert_eq!(
+            chain(&error),
+            "cannot read /etc/passwd: the disk is on fire"
+        );
+        assert_eq!(
+            with_causes("no users", &error),
+            "no users: the disk is on fire"
+        );
+        assert_eq!(chain(&io::Error::other("alone")), "alone");
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use muster_api::ddl::{Action, REDACTED};
+use muster_api::system::error::chain;
 use muster_api::{ActionError, Answer, Context, Handler};
 use muster_wire::status::{Reason, Status};
 use muster_wire::trace::VARIABLE;
@@ -396,17 +397,6 @@ fn of_reply(program: &Path, error: &FileError) -> ActionError {
         },
         FileError::Read(_) | FileError::NoFile => told,
     }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut told = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        told = format!("{told}: {error}");
-        cause = error.source();
-    }
-    told
 }
 
 /// How a program ended, with the last line that it wrote.

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use muster_api::Agent;
+use muster_api::system::error::chain;
 
 use super::action;
-use super::draft::{self, Draft, DraftError, Rules};
+use super::draft::{self, Draft, Rules};
 use super::options::Options;
 use super::place::{self, Stamps};
 use super::process::Helper;
@@ -162,7 +163,7 @@ impl Shelf {
         } = match drafted {
             Ok(Ok(Some(draft))) => draft,
             Ok(Ok(None)) => return Verdict::Foreign,
-            Ok(Err(error)) => return Verdict::Refused(told(&error)),
+            Ok(Err(error)) => return Verdict::Refused(chain(&error)),
             Err(error) => return Verdict::Refused(error.to_string()),
         };
         let Some(program) = activation else {
@@ -232,16 +233,6 @@ fn survey(directories: &[PathBuf]) -> BTreeMap<PathBuf, Stamps> {
         (path, stamps)
     };
     place::ddls(directories).into_iter().map(stamps).collect()
-}
-
-fn told(error: &DraftError) -> String {
-    let mut told = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        told = format!("{told}: {error}");
-        cause = error.source();
-    }
-    told
 }
 
 fn stem(path: &Path) -> String {

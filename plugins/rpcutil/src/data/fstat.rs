@@ -3,11 +3,11 @@
 //! `MCollective`'s names, except that `present` is a boolean and `mode` the permission bits alone; SHA-256 is added, and
 //! the times of access and of the last change of attributes are not told.
 
-use std::error::Error;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use md5::Md5;
+use muster_api::system::error::chain;
 use muster_api::system::{FileKind, Metadata, System, SystemError};
 use muster_api::{ActionError, Context, DataSource};
 use serde::Serialize;
@@ -113,6 +113,5 @@ fn refusal(error: &SystemError) -> ActionError {
     if let SystemError::Path { .. } = error {
         return ActionError::invalid(error.to_string());
     }
-    let cause = error.source().map(|cause| format!(": {cause}"));
-    ActionError::failed(format!("{error}{}", cause.unwrap_or_default()))
+    ActionError::failed(chain(error))
 }
