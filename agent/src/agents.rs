@@ -7,6 +7,7 @@ use std::path::Path;
 use muster_api::{Agent, Data, DataError};
 use muster_host::external::{Helper, Shelf};
 use muster_host::{Limits, Registry};
+use muster_permits::Desk;
 use muster_wire::identity::Name;
 use serde::de::DeserializeOwned;
 
@@ -15,16 +16,16 @@ use crate::config::{self, Config};
 
 /// Everything that is only read, to prove that the configured plugins can be loaded.
 pub(crate) fn inspect(config: &Config) -> Result<(), AssembleError> {
-    registry(config)?;
+    registry(config, &Desk::new(config.identity.clone()))?;
     external_options(config)?;
     configured_data_sources(config)?;
     Ok(())
 }
 
-/// The built-in agents, each with its limits.
-pub(crate) fn registry(config: &Config) -> Result<Registry, AssembleError> {
+/// The built-in agents, each with its limits; those that run things take permits at this desk.
+pub(crate) fn registry(config: &Config, permits: &Desk) -> Result<Registry, AssembleError> {
     let mut registry = Registry::new();
-    for agent in agents(config)? {
+    for agent in agents(config, permits)? {
         let limits = limits(&config.limits, agent.name());
         registry.add(agent, limits)?;
     }
@@ -90,13 +91,14 @@ pub(crate) fn configured_data_sources(config: &Config) -> Result<Vec<Data>, Asse
     Ok(data_sources(catalog_options(config)?)?)
 }
 
-fn agents(config: &Config) -> Result<Vec<Agent>, AssembleError> {
+fn agents(config: &Config, permits: &Desk) -> Result<Vec<Agent>, AssembleError> {
     let mut agents = vec![
         muster_rpcutil::agent()?,
         muster_puppetral::agent(puppetral_options(config)?)?,
         muster_filemgr::agent(plugin(config, "filemgr")?)?,
         muster_nettest::agent()?,
         muster_package::agent()?,
+        muster_permits::agent(permits.clone())?,
         muster_process::agent()?,
         muster_service::agent()?,
     ];

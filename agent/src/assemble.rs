@@ -13,6 +13,7 @@ use muster_api::system::real::RealSystem;
 use muster_api::{AgentError, DataError, Level};
 use muster_bus::{BusError, Options, Secret, Server};
 use muster_host::RegistryError;
+use muster_permits::Desk;
 use muster_wire::identity::{Identity, NameError};
 use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
@@ -146,6 +147,8 @@ pub struct Assembled {
     pub core: Arc<Core>,
     /// How to connect.
     pub options: Options,
+    /// Where agents take run permits; wants to be connected too.
+    pub permits: Desk,
     /// The machine that the daemon itself runs on; facts come from it too.
     pub host: Arc<dyn System>,
     /// Keeps other daemons out of the state directory as long as it lives.
@@ -178,6 +181,7 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
     });
     let trust = trust(config)?;
     let (policy, problems) = load_policies(config);
+    let permits = Desk::new(config.identity.clone());
     let core = Core::new(Parts {
         audit: Arc::new(AuditLog::open(audit_options(config, &signer, &trust))?),
         trust,
@@ -188,7 +192,7 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
             tell_rules: config.policy.tell_rules,
             approve_dangerous: config.policy.approve_dangerous,
         },
-        registry: Arc::new(agents::registry(config)?),
+        registry: Arc::new(agents::registry(config, &permits)?),
         data_sources: agents::configured_data_sources(config)?,
         seen: Seen::open(&state.join("seen"), clock.now())?,
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
@@ -205,6 +209,7 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
     Ok(Assembled {
         core: Arc::new(core),
         options,
+        permits,
         host,
         lock,
     })

@@ -47,6 +47,7 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
     let Assembled {
         core,
         options,
+        permits,
         host,
         lock: _lock,
     } = assemble::assemble(config, config_file)?;
@@ -74,6 +75,7 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
         tasks.push(tokio::spawn(externals.watch(pause, life.stop.clone())));
     }
     let bus = options.connect().await.map_err(LifeError::Connect)?;
+    permits.connect(bus.clone());
     if let Some(address) = config.metrics.listen {
         let shown = metrics::Shown {
             core: Arc::clone(&core),

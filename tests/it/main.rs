@@ -19,6 +19,7 @@ mod misbehaving;
 mod monitoring;
 mod moving;
 mod parity;
+mod permits;
 mod policies;
 mod printed;
 mod refreshes;

@@ -16,6 +16,7 @@ use muster_agent::{agents, assemble};
 use muster_api::system::real::RealSystem;
 use muster_api::{Agent, Data};
 use muster_host::{Limits, Registry};
+use muster_permits::Desk;
 use muster_wire::policy::Verdict;
 use muster_wire::sign::Signer;
 use serde_json::Value;
@@ -80,6 +81,8 @@ impl Blueprint {
 pub struct TestNode {
     /// Its state.
     pub core: Arc<Core>,
+    /// Where it takes run permits.
+    pub permits: Desk,
     directory: TempDir,
     stop: CancellationToken,
     running: Option<JoinHandle<()>>,
@@ -103,13 +106,17 @@ impl TestNode {
         server: &NatsServer,
         blueprint: Blueprint,
     ) -> Self {
-        let core = Arc::new(build(directory.path(), organisation, blueprint));
+        let permits = Desk::new(blueprint.signer.identity().clone());
+        let core = build(directory.path(), organisation, blueprint, &permits);
+        let core = Arc::new(core);
         let bus = connect(server, core.signer()).await;
+        permits.connect(bus.clone());
         let daemon = Daemon::start(Arc::clone(&core), bus).await.unwrap();
         let stop = CancellationToken::new();
         let running = tokio::spawn(daemon.run(stop.clone(), Duration::from_secs(10)));
         Self {
             core,
+            permits,
             directory,
             stop,
             running: Some(running),
@@ -160,7 +167,12 @@ impl Drop for TestNode {
     }
 }
 
-fn build(directory: &Path, organisation: &Organisation, blueprint: Blueprint) -> Core {
+fn build(
+    directory: &Path,
+    organisation: &Organisation,
+    blueprint: Blueprint,
+    permits: &Desk,
+) -> Core {
     let path = |name: &str| directory.join(name);
     for name in ["facts.d", "policies", "root/etc", "root/tmp", "root/home"] {
         std::fs::create_dir_all(path(name)).unwrap();
@@ -178,6 +190,7 @@ fn build(directory: &Path, organisation: &Organisation, blueprint: Blueprint) ->
         muster_rpcutil::agent().unwrap(),
         muster_puppetral::agent(puppetral).unwrap(),
         muster_package::agent().unwrap(),
+        muster_permits::agent(permits.clone()).unwrap(),
         muster_service::agent().unwrap(),
     ];
     agents.extend(blueprint.agents);

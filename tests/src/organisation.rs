@@ -57,7 +57,7 @@ impl Organisation {
         }));
         let signing_keys = roles.iter().map(scoped).chain([everything]).collect();
         Self {
-            claims: Account::new(Limits::default(), signing_keys),
+            claims: Account::new(Limits::with_jetstream(), signing_keys),
             spies,
             operator: key(KeyKind::Operator),
             account: key(KeyKind::Account),
@@ -145,6 +145,18 @@ impl Organisation {
     /// A running broker for this organisation.
     pub async fn broker(&self) -> NatsServer {
         NatsServer::start(&self.broker_configuration()).await
+    }
+
+    /// A running broker that has the fleet's stores.
+    pub async fn storing_broker(&self) -> NatsServer {
+        let storing = "jetstream: { store_dir: \"@DIRECTORY@/jetstream\" }\n";
+        let configuration = format!("{}{storing}", self.broker_configuration());
+        let server = NatsServer::start(&configuration).await;
+        let bus = connect(&server, &self.service("keeper")).await;
+        for store in &muster_wire::stores::ALL {
+            bus.declare(store, 1).await.unwrap();
+        }
+        server
     }
 
     /// A node's key and token.

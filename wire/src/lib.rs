@@ -24,6 +24,7 @@ pub mod sealed;
 pub mod sign;
 pub mod state;
 pub mod status;
+pub mod stores;
 pub mod subject;
 pub mod token;
 pub mod trace;

@@ -85,7 +85,7 @@ impl Error {
             Self::Policy(error) => error.hints(),
             Self::Demo(error) => error.hints(),
             Self::Bundle(error) => error.hints(),
-            Self::Push(PushError::Refused(_))
+            Self::Push(PushError::Refused(_) | PushError::Stores(_))
             | Self::Inventory(_)
             | Self::Generate(_)
             | Self::Output(_)

@@ -98,6 +98,10 @@ impl Bus {
         Self { client, journal }
     }
 
+    pub(crate) fn client(&self) -> &async_nats::Client {
+        &self.client
+    }
+
     /// Subscribes to all the subjects, and returns when the broker knows them: "ready" is then true.
     pub async fn subscribe_all(&self, subjects: &[String]) -> Result<Vec<Subscription>, BusError> {
         let mut subscriptions = Vec::with_capacity(subjects.len());

@@ -12,6 +12,7 @@ mod error;
 mod event;
 mod probe;
 mod reconnect;
+mod store;
 mod tls;
 
 pub use bytes::Bytes;
@@ -21,3 +22,4 @@ pub use error::BusError;
 pub use event::{Disturbance, Event, Mark};
 pub use probe::{Probe, ProbeFailure, probe};
 pub use reconnect::Backoff;
+pub use store::{Bucket, Entry, StoreError, Watch};

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!            may publish                                   may subscribe
-//! node       its own entry in the KV bucket NODES,         requests to all and to itself, trust, its own inbox
-//!            and answers to what it received
+//! node       its own entries in the KV buckets NODES      requests to all and to itself, trust, its own inbox
+//!            and PERMITS, answers to what it received
 //! caller     requests to the agents in its tags            its own inbox
 //! service    any request, trust, JetStream, and answers    what a node may
 //! newcomer   answers to what it received                   requests to all and to itself
@@ -26,6 +26,16 @@ const RESPONSE_NANOS: u64 = 60 * 60 * 1_000_000_000;
 
 /// The bucket in which nodes register themselves.
 const REGISTRATION: &str = "$KV.NODES.{{name()}}";
+
+/// The bucket of run permits: a node writes what ends in its own name, and reads everything.
+const PERMITS: [&str; 6] = [
+    "$KV.PERMITS.*.*.{{name()}}",
+    "$JS.API.STREAM.INFO.KV_PERMITS",
+    "$JS.API.CONSUMER.CREATE.KV_PERMITS",
+    "$JS.API.CONSUMER.CREATE.KV_PERMITS.>",
+    "$JS.API.CONSUMER.DELETE.KV_PERMITS.>",
+    "$JS.FC.KV_PERMITS.>",
+];
 
 const OWN_INBOX: &str = "_INBOX.{{subject()}}.>";
 
@@ -72,6 +82,7 @@ impl Role {
         match self {
             Self::Node => {
                 publish.allow = vec![REGISTRATION.to_owned()];
+                publish.allow.extend(PERMITS.map(str::to_owned));
                 subscribe.allow = each(&["*.*.all", "*.*.node.{{name()}}", "trust.account"]);
                 subscribe.allow.push(OWN_INBOX.to_owned());
             }

@@ -72,7 +72,7 @@ impl Conf {
             tokens: layout.broker_tokens(),
             tls: profile.broker.tls.then_some(certificate),
             accounts: Accounts::Beside(accounts),
-            jetstream: None,
+            jetstream: Some(layout.broker().join("jetstream")),
             ports_directory: None,
         }
     }

@@ -37,7 +37,7 @@ pub struct Config {
     #[arg(
         long,
         value_name = "DIR",
-        help = "Where JetStream keeps its data; without it there is no JetStream"
+        help = "Where JetStream keeps its data, instead of the organisation's directory"
     )]
     pub jetstream_dir: Option<PathBuf>,
     /// Port to listen on, instead of the organisation's

@@ -42,7 +42,8 @@ pub enum Org {
     Grant(Grant),
     /// Give the account's token to the running broker, and announce it to nodes and clients
     #[command(after_help = "Examples:
-  rpc org push")]
+  rpc org push
+  rpc org push --replicas 3")]
     Push(Push),
     /// Show the organisation, or a party with its permissions
     #[command(after_help = "Examples:
@@ -210,6 +211,9 @@ pub struct Push {
     /// Which organisation.
     #[command(flatten)]
     pub place: Where,
+    /// How many servers of a cluster keep each new store
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub replicas: u8,
 }
 
 /// `rpc org show`.

@@ -28,7 +28,7 @@ pub async fn run(
         Org::List(args) => list::run(&args, &find(&args.place)?, printer),
         Org::Revoke(args) => revoke::run(&args, &find(&args.place)?, printer).await,
         Org::Grant(args) => grant::run(&args, &find(&args.place)?, printer),
-        Org::Push(args) => push::run(&find(&args.place)?, printer).await,
+        Org::Push(args) => push::run(&find(&args.place)?, args.replicas, printer).await,
         Org::Show(args) => show::run(&args, &find(&args.place)?, printer),
     }
 }

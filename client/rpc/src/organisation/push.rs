@@ -2,9 +2,10 @@
 //!
 //! The broker drops revoked parties by itself as soon as it has the token.
 
-use muster_bus::{BusError, Bytes, Options, Secret, Server};
+use muster_bus::{Bus, BusError, Bytes, Options, Secret, Server, StoreError};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
+use muster_wire::stores;
 use muster_wire::subject;
 use muster_wire::token::Creds;
 use serde::Deserialize;
@@ -27,6 +28,9 @@ pub enum PushError {
     /// The way to the broker.
     #[error("the account's token did not reach the broker")]
     Bus(#[from] BusError),
+    /// The broker keeps nothing.
+    #[error("the fleet's stores cannot be made")]
+    Stores(#[from] StoreError),
     /// The broker does not take it.
     #[error("the broker does not take the account's token: {0}")]
     Refused(String),
@@ -64,13 +68,25 @@ impl Organisation {
         self.announce(token, now).await
     }
 
-    async fn announce(&self, token: String, now: Millis) -> Result<(), PushError> {
+    /// Makes the fleet's stores in the broker; those that are there stay as they are. A broker without `JetStream` has none.
+    pub async fn declare_stores(&self, replicas: usize, now: Millis) -> Result<(), PushError> {
+        let bus = self.passing(now).await?;
+        for store in &stores::ALL {
+            bus.declare(store, replicas).await?;
+        }
+        Ok(bus.close().await?)
+    }
+
+    /// A connection to the fleet's account, for a moment.
+    async fn passing(&self, now: Millis) -> Result<Bus, PushError> {
         let name = Identity::parse(ANNOUNCER)
             .map_err(|error| OrganisationError::Name(error.to_string()))?;
-        let bus = self
-            .options(&self.passing_service(&name, now)?)?
-            .connect()
-            .await?;
+        let creds = self.passing_service(&name, now)?;
+        Ok(self.options(&creds)?.connect().await?)
+    }
+
+    async fn announce(&self, token: String, now: Millis) -> Result<(), PushError> {
+        let bus = self.passing(now).await?;
         let token = Bytes::from(token);
         for collective in &self.profile().collectives {
             bus.publish(&subject::trust(collective), token.clone())

@@ -21,7 +21,9 @@ pub fn run(args: &Config, organisation: &Organisation, printer: &Printer) -> Res
     if out.as_ref() != Some(&own) {
         conf = conf.elsewhere(organisation)?;
     }
-    conf.jetstream = args.jetstream_dir.as_deref().map(absolute);
+    if let Some(directory) = &args.jetstream_dir {
+        conf.jetstream = Some(absolute(directory));
+    }
     if let Some(port) = args.port {
         conf.port = i32::from(port);
     }

@@ -9,6 +9,7 @@ use crate::broker::program::BrokerError;
 use crate::environment::RPCD;
 use crate::organisation::OrganisationError;
 use crate::organisation::files::FileError;
+use crate::organisation::push::PushError;
 
 /// Why the demonstration does not run, or does not end.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,9 @@ pub enum DemoError {
     /// The organisation could not be made.
     #[error(transparent)]
     Organisation(#[from] OrganisationError),
+    /// The broker does not keep what it should.
+    #[error(transparent)]
+    Stores(#[from] PushError),
     /// The broker's program.
     #[error(transparent)]
     Broker(#[from] BrokerError),

@@ -112,6 +112,7 @@ async fn raise(
     organisation.set_urls(vec![broker.url.clone()])?;
     printer.detail(format_args!("the broker listens on {}", broker.url));
     record.broker = Some(broker);
+    organisation.declare_stores(1, clock::now()).await?;
     make_user(&organisation, directory)?;
     let mut nodes = start_nodes(
         usize::from(args.nodes),

@@ -46,7 +46,7 @@ pub async fn run(
 
 /// A revocation that only this directory knows of is not in force: the exit code says so.
 async fn push(organisation: &Organisation, printer: &Printer) -> Result<Exit, Error> {
-    match super::push::run(organisation, printer).await {
+    match super::push::token(organisation, printer).await {
         Err(Error::Push(PushError::Bus(error))) => {
             printer.warn(format_args!("saved, but not yet in force: {error}"));
             printer.hint("run `rpc org push` when the broker is reachable; a broker that starts now knows it");

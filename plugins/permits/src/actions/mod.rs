@@ -1,0 +1,22 @@
+//! The actions of the agent `permit`.
+
+mod list;
+mod release;
+
+pub(crate) use list::List;
+pub(crate) use release::Release;
+
+use std::error::Error;
+
+use muster_api::ActionError;
+
+/// A failure with its causes, for the caller.
+fn told(error: &dyn Error) -> ActionError {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        line = format!("{line}: {next}");
+        cause = next.source();
+    }
+    ActionError::failed(line)
+}

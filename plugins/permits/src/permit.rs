@@ -1,0 +1,127 @@
+//! A permit that is held: kept alive in the background, given back at the end, and lost when the broker cannot be told of us.
+
+use std::time::Duration;
+
+use muster_api::wire::identity::{Identity, Name};
+use muster_bus::{Bucket, Bytes};
+use tokio::sync::OwnedMutexGuard;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::record::Sign;
+
+/// A place in a pool. Give it back with [`Permit::release`]; dropped, it is given back as soon as possible.
+#[derive(Debug)]
+pub struct Permit {
+    fence: u64,
+    place: Option<Place>,
+    lost: CancellationToken,
+    renewal: JoinHandle<()>,
+    /// Keeps this node's other runs out of the same pool.
+    turn: Option<OwnedMutexGuard<()>>,
+}
+
+/// Whose place in which pool.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) bucket: Bucket,
+    pub(crate) pool: Name,
+    pub(crate) node: Identity,
+    pub(crate) run: Uuid,
+    pub(crate) lease: Duration,
+}
+
+impl Permit {
+    /// A place that was just confirmed; `proven` is when the last sign of life that the broker took was sent.
+    pub(crate) fn held(
+        place: Place,
+        fence: u64,
+        proven: Instant,
+        turn: OwnedMutexGuard<()>,
+        lost: CancellationToken,
+    ) -> Self {
+        Self {
+            fence,
+            renewal: tokio::spawn(renew(place.clone(), proven, lost.clone())),
+            place: Some(place),
+            lost,
+            turn: Some(turn),
+        }
+    }
+
+    /// The claim's revision: larger than that of every earlier permit of the pool.
+    pub fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// Cancelled when the permit counts no more soon: what runs must end within the last third of the lease, because then somebody
+    /// else may run.
+    pub fn lost(&self) -> &CancellationToken {
+        &self.lost
+    }
+
+    /// Gives the place back, and returns when the broker knows. What the broker cannot be told it finds out when the lease is over.
+    pub async fn release(mut self) {
+        self.renewal.abort();
+        if let Some(place) = self.place.take() {
+            place.give_back().await;
+        }
+        self.turn = None;
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.renewal.abort();
+        let turn = self.turn.take();
+        if let Some(place) = self.place.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move {
+                place.give_back().await;
+                drop(turn);
+            });
+        }
+    }
+}
+
+impl Place {
+    pub(crate) fn key(&self, sign: Sign) -> String {
+        sign.key(&self.pool, &self.node)
+    }
+
+    /// Tells the broker that we live.
+    pub(crate) async fn beat(&self) -> bool {
+        let value = Bytes::from(self.run.to_string());
+        self.bucket.put(&self.key(Sign::Beat), value).await.is_ok()
+    }
+
+    /// Removes everything that we wrote.
+    pub(crate) async fn give_back(&self) {
+        for sign in [Sign::Claim, Sign::Wait, Sign::Beat] {
+            if let Err(error) = self.bucket.delete(&self.key(sign)).await {
+                tracing::warn!(%error, pool = %self.pool, "a permit lapses instead of being given back");
+                return;
+            }
+        }
+    }
+}
+
+/// Gives a sign of life every third of the lease, and says so when they do not arrive any more.
+async fn renew(place: Place, mut proven: Instant, lost: CancellationToken) {
+    let pause = place.lease / 3;
+    loop {
+        tokio::time::sleep(pause).await;
+        let sent = Instant::now();
+        if let Ok(true) = tokio::time::timeout(pause, place.beat()).await {
+            proven = sent;
+        }
+        if proven.elapsed() >= pause * 2 {
+            tracing::error!(pool = %place.pool, run = %place.run, "a permit was lost: the broker was not told in time that it is held");
+            lost.cancel();
+            return;
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! One pool as the bucket's entries tell it: who holds it, whose turn is next. A pure fold; it reads no clock.
+//!
+//! Instants are the broker's. A reader knows only a lower bound of them ([`Reckoning`]), so that it takes the dead for living rather
+//! than the other way round.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use muster_api::wire::Millis;
+use muster_api::wire::identity::{Identity, Name};
+use muster_bus::Entry;
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+use crate::record::{Claim, Sign, Wait, lease};
+
+/// What the others know of the broker's time: at least this much.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reckoning(Option<(Millis, Instant)>);
+
+impl Reckoning {
+    /// An entry that was written at `created` was here at `now`.
+    pub fn learn(&mut self, created: Millis, now: Instant) {
+        if self.at(now).is_none_or(|known| created > known) {
+            self.0 = Some((created, now));
+        }
+    }
+
+    /// The broker's time at `now`, or earlier than that.
+    pub fn at(&self, now: Instant) -> Option<Millis> {
+        let (created, then) = self.0?;
+        let passed = now.saturating_duration_since(then).as_millis();
+        Some(created.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Somebody who waits, or holds a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Party {
+    /// The node.
+    pub node: Identity,
+    /// The run that it is for.
+    pub run: Uuid,
+    /// Its place in the order; of a claim, the fence.
+    pub revision: u64,
+    /// When it was written.
+    pub since: Millis,
+    /// Higher goes first.
+    pub priority: i8,
+    /// How many it accepts beside itself, itself included.
+    pub limit: u32,
+    /// When it is taken for dead, if nothing is heard until then.
+    pub expires: Millis,
+    /// Somebody else started what runs.
+    pub occupied: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Member {
+    wait: Option<Written<Wait>>,
+    claim: Option<Written<Claim>>,
+    /// The last sign of life.
+    seen: Millis,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Written<T> {
+    value: T,
+    revision: u64,
+    created: Millis,
+}
+
+/// The state of one pool.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    name: Name,
+    members: BTreeMap<Identity, Member>,
+    revision: u64,
+}
+
+impl Pool {
+    /// A pool that nothing is known of.
+    pub fn new(name: Name) -> Self {
+        Self {
+            name,
+            members: BTreeMap::new(),
+            revision: 0,
+        }
+    }
+
+    /// The last revision that was applied.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Takes over one entry. What is not ours, or not readable, says nothing.
+    pub fn apply(&mut self, entry: &Entry) {
+        self.revision = self.revision.max(entry.revision);
+        let Some((pool, sign, node)) = Sign::read(&entry.key) else {
+            return;
+        };
+        if pool != self.name {
+            return;
+        }
+        let member = self.members.entry(node).or_default();
+        if entry.value.is_some() {
+            member.seen = member.seen.max(entry.created);
+        }
+        match sign {
+            Sign::Wait => member.wait = written(entry),
+            Sign::Claim => member.claim = written(entry),
+            Sign::Beat => {}
+        }
+        self.members
+            .retain(|_, member| member.wait.is_some() || member.claim.is_some());
+    }
+
+    /// The claims that live at this instant, the oldest first: those who hold the pool, and those who came too late.
+    pub fn claims(&self, at: Millis) -> Vec<Party> {
+        let claim = |(node, member): (&Identity, &Member)| {
+            let Written {
+                value,
+                revision,
+                created,
+            } = member.claim?;
+            let expires = member.seen.saturating_add(grace(value.lease));
+            (expires >= at).then(|| Party {
+                node: node.clone(),
+                run: value.run,
+                revision,
+                since: created,
+                priority: value.priority,
+                limit: value.limit,
+                expires,
+                occupied: value.occupied,
+            })
+        };
+        let mut claims: Vec<Party> = self.members.iter().filter_map(claim).collect();
+        claims.sort_by_key(|claim| claim.revision);
+        claims
+    }
+
+    /// Those who wait and live at this instant, in the order of their turns.
+    pub fn waiting(&self, at: Millis) -> Vec<Party> {
+        let wait = |(node, member): (&Identity, &Member)| {
+            let Written {
+                value,
+                revision,
+                created,
+            } = member.wait?;
+            let expires = member.seen.saturating_add(grace(value.lease));
+            let waits = member.claim.is_none() && expires >= at;
+            waits.then(|| Party {
+                node: node.clone(),
+                run: value.run,
+                revision,
+                since: created,
+                priority: value.priority,
+                limit: value.limit,
+                expires,
+                occupied: false,
+            })
+        };
+        let mut waiting: Vec<Party> = self.members.iter().filter_map(wait).collect();
+        waiting.sort_by_key(|wait| (Reverse(wait.priority), wait.revision));
+        waiting
+    }
+
+    /// The fence of this node's claim, if it is among those that hold the pool.
+    pub fn holds(&self, node: &Identity, at: Millis) -> Option<u64> {
+        let claims = self.claims(at);
+        let place = claims.iter().position(|claim| claim.node == *node)?;
+        let claim = claims.get(place)?;
+        (claim.occupied || place < size(claim.limit)).then_some(claim.revision)
+    }
+
+    /// Whether it is this node's turn to claim a place: there is one, and nobody who waits comes before it.
+    pub fn is_turn_of(&self, node: &Identity, at: Millis) -> bool {
+        let waiting = self.waiting(at);
+        let taken = self.claims(at).len();
+        let Some(place) = waiting.iter().position(|wait| wait.node == *node) else {
+            return false;
+        };
+        waiting
+            .get(place)
+            .is_some_and(|wait| taken + place < size(wait.limit))
+    }
+
+    /// When the next of those who live will be taken for dead.
+    pub fn next_end(&self, at: Millis) -> Option<Millis> {
+        let claims = self.claims(at).into_iter();
+        let parties = claims.chain(self.waiting(at));
+        parties.map(|party| party.expires).min()
+    }
+}
+
+fn size(limit: u32) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// The others wait a quarter longer than the holder: a message on its way is not a death.
+fn grace(written: Millis) -> Millis {
+    let lease = lease(written);
+    lease + lease / 4
+}
+
+fn written<T: DeserializeOwned>(entry: &Entry) -> Option<Written<T>> {
+    Some(Written {
+        value: serde_json::from_slice(entry.value.as_ref()?).ok()?,
+        revision: entry.revision,
+        created: entry.created,
+    })
+}

@@ -1,0 +1,210 @@
+//! The pool's rule against a plain model, keys, and the agent against its DDL. What two nodes make of one pool is tested with a real
+//! broker, in `tests/it/permits.rs`.
+
+use std::cmp::Reverse;
+
+use muster_api::ddl::{Ddl, builtin};
+use muster_api::testing::differences;
+use muster_api::wire::identity::{Identity, Name};
+use muster_bus::{Bytes, Entry};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use crate::actions;
+use crate::pool::{Pool, Reckoning};
+use crate::record::{Claim, Sign, Wait};
+
+fn pool() -> Name {
+    Name::parse("puppet").unwrap()
+}
+
+fn node(number: u8) -> Identity {
+    Identity::parse(&format!("web{number}.example.net")).unwrap()
+}
+
+#[test]
+fn types_names_and_examples_equal_the_ddl() {
+    let permit = Ddl::from_slice(builtin("permit").unwrap().as_bytes()).unwrap();
+    let found: Vec<String> = [
+        differences::<actions::List>(&permit),
+        differences::<actions::Release>(&permit),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
+fn a_key_names_pool_sign_and_node() {
+    for sign in [Sign::Wait, Sign::Claim, Sign::Beat] {
+        let key = sign.key(&pool(), &node(1));
+        assert_eq!(Sign::read(&key), Some((pool(), sign, node(1))));
+    }
+    for strange in [
+        "",
+        "puppet",
+        "puppet.claim",
+        "puppet.steal.web1",
+        "a b.claim.c",
+        "puppet.claim.",
+    ] {
+        assert_eq!(Sign::read(strange), None, "{strange}");
+    }
+}
+
+#[test]
+fn the_brokers_time_is_never_taken_for_later_than_it_is() {
+    let mut reckoning = Reckoning::default();
+    let start = std::time::Instant::now();
+    let after = |millis| start + std::time::Duration::from_millis(millis);
+    assert_eq!(reckoning.at(start), None);
+    reckoning.learn(1_000, start);
+    assert_eq!(reckoning.at(after(50)), Some(1_050));
+    reckoning.learn(1_010, after(100));
+    assert_eq!(
+        reckoning.at(after(100)),
+        Some(1_100),
+        "an old entry says nothing new"
+    );
+    reckoning.learn(5_000, after(200));
+    assert_eq!(reckoning.at(after(300)), Some(5_100));
+}
+
+/// What a node of the model did.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Wait { node: u8, priority: i8 },
+    Claim { node: u8 },
+    Occupy { node: u8 },
+    Beat { node: u8 },
+    Leave { node: u8 },
+    Pass { millis: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let node = 0..6_u8;
+    prop_oneof![
+        3 => (node.clone(), -1..2_i8).prop_map(|(node, priority)| Step::Wait { node, priority }),
+        3 => node.clone().prop_map(|node| Step::Claim { node }),
+        1 => node.clone().prop_map(|node| Step::Occupy { node }),
+        2 => node.clone().prop_map(|node| Step::Beat { node }),
+        2 => node.prop_map(|node| Step::Leave { node }),
+        2 => (0..900_u64).prop_map(|millis| Step::Pass { millis }),
+    ]
+}
+
+const LEASE: u64 = 1_000;
+
+struct World {
+    limit: u32,
+    at: u64,
+    revision: u64,
+    entries: Vec<Entry>,
+}
+
+impl World {
+    fn write(&mut self, sign: Sign, node_number: u8, value: Option<Vec<u8>>) {
+        self.revision += 1;
+        self.entries.push(Entry {
+            key: sign.key(&pool(), &node(node_number)),
+            value: value.map(Bytes::from),
+            revision: self.revision,
+            created: self.at,
+        });
+    }
+
+    fn take(&mut self, step: Step) {
+        let (run, limit, lease) = (Uuid::nil(), self.limit, LEASE);
+        let claim = |occupied| {
+            serde_json::to_vec(&Claim {
+                run,
+                priority: 0,
+                limit,
+                lease,
+                occupied,
+            })
+            .ok()
+        };
+        match step {
+            Step::Wait { node, priority } => {
+                let wait = Wait {
+                    run,
+                    priority,
+                    limit,
+                    lease,
+                };
+                self.write(Sign::Wait, node, serde_json::to_vec(&wait).ok());
+            }
+            Step::Claim { node } => self.write(Sign::Claim, node, claim(false)),
+            Step::Occupy { node } => self.write(Sign::Claim, node, claim(true)),
+            Step::Beat { node } => self.write(Sign::Beat, node, Some(Vec::new())),
+            Step::Leave { node } => {
+                self.write(Sign::Claim, node, None);
+                self.write(Sign::Wait, node, None);
+            }
+            Step::Pass { millis } => self.at += millis,
+        }
+    }
+}
+
+proptest! {
+    /// Whatever is written in whatever order: no more hold than the limit, besides what was occupied; who joins late and sees only
+    /// the last entry of each key thinks the same; who has the next turn is the oldest of the highest priority.
+    #[test]
+    fn no_order_of_writing_lets_in_more_than_the_limit(
+        steps in proptest::collection::vec(step(), 1..60),
+        limit in 1..4_u32,
+    ) {
+        let mut world = World { limit, at: 1_000_000, revision: 0, entries: Vec::new() };
+        let mut seen = Pool::new(pool());
+        let mut fences = std::collections::BTreeMap::new();
+        for step in steps {
+            let from = world.entries.len();
+            world.take(step);
+            for entry in &world.entries[from..] {
+                seen.apply(entry);
+            }
+            let claims = seen.claims(world.at);
+            let holders: Vec<_> = claims.iter().filter(|claim| seen.holds(&claim.node, world.at).is_some()).collect();
+            let regular = holders.iter().filter(|claim| !claim.occupied).count();
+            prop_assert!(regular <= limit as usize, "{holders:?}");
+            for (place, claim) in claims.iter().enumerate() {
+                let holds = seen.holds(&claim.node, world.at);
+                prop_assert_eq!(holds.is_some(), claim.occupied || place < limit as usize);
+                if let Some(fence) = holds {
+                    let earlier = fences.insert(claim.node.clone(), fence).unwrap_or(0);
+                    prop_assert!(earlier <= fence, "a fence went back");
+                }
+            }
+            let turns: Vec<_> = seen.waiting(world.at);
+            let taken = claims.len();
+            for (place, wait) in turns.iter().enumerate() {
+                prop_assert_eq!(seen.is_turn_of(&wait.node, world.at), taken + place < limit as usize);
+            }
+            let rank = |party: &crate::pool::Party| (Reverse(party.priority), party.revision);
+            let in_order = turns.iter().map(rank).is_sorted();
+            prop_assert!(in_order);
+            let mut late = Pool::new(pool());
+            let mut last = std::collections::BTreeMap::new();
+            for entry in &world.entries {
+                last.insert(entry.key.clone(), entry.clone());
+            }
+            let mut entries: Vec<_> = last.into_values().collect();
+            entries.sort_by_key(|entry| entry.revision);
+            for entry in &entries {
+                late.apply(entry);
+            }
+            let names = |pool: &Pool| pool.claims(world.at).into_iter().map(|claim| (claim.node, claim.revision)).collect::<Vec<_>>();
+            prop_assert_eq!(names(&late), names(&seen));
+        }
+    }
+
+    #[test]
+    fn strange_entries_say_nothing(key in ".{0,40}", value in proptest::collection::vec(any::<u8>(), 0..80)) {
+        let mut state = Pool::new(pool());
+        let entry = |key: String| Entry { key, value: Some(Bytes::from(value.clone())), revision: 1, created: 1 };
+        state.apply(&entry(key));
+        state.apply(&entry(Sign::Wait.key(&pool(), &node(1))));
+        prop_assert!(state.claims(1).is_empty());
+        prop_assert!(!state.is_turn_of(&node(2), 1));
+    }
+}
