@@ -12,6 +12,7 @@
 pub mod approval;
 pub mod audit;
 pub mod bundle;
+pub mod enrol;
 pub mod filter;
 pub mod fresh;
 pub mod identity;

@@ -65,3 +65,21 @@ pub const BUNDLE_FILES: usize = 256;
 
 /// Longest path in a bundle, in bytes: with `files/` before it, it fits into the oldest form of a tar header.
 pub const BUNDLE_PATH_BYTES: usize = 90;
+
+/// Largest sealed wish to be enrolled that is decoded, in bytes: two tokens' worth of names and facts.
+pub const HELLO_BYTES: usize = 64 * 1024;
+
+/// Largest sealed answer to it, in bytes: an account's token and a node's own, and room around them.
+pub const WELCOME_BYTES: usize = 384 * 1024;
+
+/// Most patterns of names in one bootstrap token.
+pub const TICKET_NAMES: usize = 64;
+
+/// Most facts in one bootstrap token.
+pub const TICKET_FACTS: usize = 32;
+
+/// Longest value of a fact in a bootstrap token, and longest version that a newcomer says, in bytes.
+pub const TICKET_TEXT_BYTES: usize = 256;
+
+/// How long after it was signed a wish to be enrolled counts, in milliseconds, beside the skew of clocks.
+pub const HELLO_MILLIS: u64 = 60 * 1000;

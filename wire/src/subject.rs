@@ -7,9 +7,22 @@
 //! _INBOX.<user key>.<request id>                  replies; only that user may read below its key
 //! ```
 //!
+//! In the account of newcomers:
+//!
+//! ```text
+//! newcomers.enrol                                 a machine wishes to become a node
+//! newcomers.trust                                 that account's token, after it changed (signed by the operator)
+//! ```
+//!
 //! Who may publish and subscribe where is written in the scopes of [`crate::token::scope`].
 
 use crate::identity::{Identity, Name};
+
+/// Where a machine says that it wishes to become a node.
+pub const ENROL: &str = "newcomers.enrol";
+
+/// Where the token of the newcomers' account is announced after it changed.
+pub const NEWCOMERS_TRUST: &str = "newcomers.trust";
 
 /// Where a request came in.
 #[derive(Debug, Clone, PartialEq, Eq)]

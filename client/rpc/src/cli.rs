@@ -26,6 +26,7 @@ pub mod pace;
 pub mod ping;
 pub mod plugin;
 pub mod policy;
+pub mod provision;
 mod read;
 pub mod request;
 pub mod schema;
@@ -176,6 +177,9 @@ pub enum Command {
     /// Make and keep an organisation: keys, parties, revocations
     #[command(subcommand)]
     Org(org::Org),
+    /// Bring new machines in
+    #[command(subcommand)]
+    Provision(provision::Provision),
     /// Verify and read a node's audit log
     #[command(subcommand)]
     Audit(audit::Audit),

@@ -22,6 +22,7 @@ pub mod org;
 mod ping;
 pub mod plugin;
 mod policy;
+mod provision;
 mod request;
 mod schema;
 mod stats;
@@ -59,6 +60,7 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Audit(command) => audit::run(command, cx),
         Command::Policy(command) => policy::run(command, cx),
         Command::Org(command) => org::run(command, environment, printer).await,
+        Command::Provision(command) => provision::run(command, cx).await,
         Command::Broker(command) => broker::run(command, environment, printer),
         Command::Demo(command) => demo::run(command, environment, printer).await,
         Command::Schema(args) => schema::run(&args, cx),

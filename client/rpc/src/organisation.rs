@@ -16,10 +16,12 @@ mod issue;
 mod layout;
 pub mod ledger;
 pub mod lifetime;
+mod newcomers;
 mod profile;
 pub mod push;
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use muster_wire::token::{KeyKind, KeyPair, Trust};
@@ -28,7 +30,8 @@ pub use create::{Plan, create};
 pub use error::OrganisationError;
 pub use issue::{Issued, Order};
 pub use layout::{Key, Layout};
-pub use ledger::{Kind, Record, State};
+pub use ledger::{Kind, Realm, Record, State};
+pub use newcomers::Trusts;
 pub use profile::Profile;
 
 /// Largest file of ours that is read.
@@ -80,12 +83,20 @@ impl Organisation {
     }
 
     /// Waits until nobody else changes the organisation.
+    ///
+    /// The locked file may have been replaced meanwhile; then others lock the one that has its place, and so do we.
     pub fn lock(&self) -> Result<Lock, OrganisationError> {
         let path = self.layout.profile();
         let failed = files::failed("lock", &path);
-        let file = File::open(&path).map_err(&failed)?;
-        file.lock().map_err(&failed)?;
-        Ok(Lock(file))
+        loop {
+            let file = File::open(&path).map_err(&failed)?;
+            file.lock().map_err(&failed)?;
+            let (held, there) = (file.metadata(), std::fs::metadata(&path));
+            let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+            if held.map(number).map_err(&failed)? == there.map(number).map_err(&failed)? {
+                return Ok(Lock(file));
+            }
+        }
     }
 
     /// Where its files are.
@@ -105,9 +116,17 @@ impl Organisation {
         Ok(())
     }
 
-    /// The account's token that is in force, verified.
+    /// The fleet's account token that is in force, verified.
     pub fn trust(&self) -> Result<Trust, OrganisationError> {
-        let path = self.layout.account_token();
+        self.trust_of(Realm::Fleet)
+    }
+
+    /// The token of an account that is in force, verified.
+    pub fn trust_of(&self, realm: Realm) -> Result<Trust, OrganisationError> {
+        if realm == Realm::Newcomers && self.profile.newcomers_account.is_none() {
+            return Err(OrganisationError::NoNewcomers);
+        }
+        let path = self.layout.token(realm);
         let token = files::read(&path, FILE_BYTES)?;
         Trust::new(self.profile.operator, token.trim())
             .map_err(|source| OrganisationError::Token { path, source })

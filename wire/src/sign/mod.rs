@@ -43,6 +43,10 @@ pub enum Kind {
     Approval,
     /// A [`crate::bundle::Manifest`].
     Bundle,
+    /// A [`crate::enrol::Hello`] with its proof.
+    Hello,
+    /// A [`crate::enrol::Answer`].
+    Welcome,
 }
 
 impl Kind {
@@ -55,6 +59,8 @@ impl Kind {
             Self::Proposal => "muster.proposal.v1",
             Self::Approval => "muster.approval.v1",
             Self::Bundle => "muster.bundle.v1",
+            Self::Hello => "muster.hello.v1",
+            Self::Welcome => "muster.welcome.v1",
         }
     }
 
@@ -67,6 +73,8 @@ impl Kind {
             Self::Proposal => limits::PROPOSAL_BYTES,
             Self::Approval => limits::APPROVAL_BYTES,
             Self::Bundle => limits::BUNDLE_MANIFEST_BYTES,
+            Self::Hello => limits::HELLO_BYTES,
+            Self::Welcome => limits::WELCOME_BYTES,
         }
     }
 

@@ -6,7 +6,13 @@
 //!            and PERMITS, answers to what it received
 //! caller     requests to the agents in its tags            its own inbox
 //! service    any request, trust, JetStream, and answers    what a node may
-//! newcomer   answers to what it received                   requests to all and to itself
+//! ```
+//!
+//! In the account of newcomers, which is another and shares nothing with the fleet's:
+//!
+//! ```text
+//! newcomer   wishes to be enrolled                         its own inbox
+//! service    trust, and answers to what it received        wishes to be enrolled, trust, its own inbox
 //! ```
 //!
 //! The broker fills `{{name()}}`, `{{subject()}}` and `{{tag(agent)}}` in from each user's token. This is the first
@@ -17,6 +23,7 @@ use std::str::FromStr;
 
 use super::claims::{Responses, Subjects, Template};
 use crate::identity::Name;
+use crate::subject;
 
 /// How often one received message may be answered.
 const RESPONSES: u32 = 1024;
@@ -39,6 +46,14 @@ const PERMITS: [&str; 6] = [
 
 const OWN_INBOX: &str = "_INBOX.{{subject()}}.>";
 
+/// Subjects as they stand in a scope.
+fn only<const N: usize>(subjects: [&str; N]) -> Subjects {
+    Subjects {
+        allow: subjects.map(str::to_owned).into(),
+        deny: Vec::new(),
+    }
+}
+
 /// What a party is for. The word for it stands in the account's token beside the signing key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
@@ -48,7 +63,7 @@ pub enum Role {
     Caller,
     /// Asks and answers: a central plugin.
     Service,
-    /// A machine that has no identity yet, in the account for provisioning.
+    /// A machine that has no identity yet, in the account of newcomers.
     Newcomer,
 }
 
@@ -71,7 +86,7 @@ impl Role {
         }
     }
 
-    /// What the broker allows a user of this role in these collectives.
+    /// What the broker allows a user of this role in these collectives of a fleet.
     pub fn template(self, collectives: &[Name]) -> Template {
         let each = |suffixes: &[&str]| -> Vec<String> {
             let of = |c| suffixes.iter().map(move |suffix| format!("{c}.{suffix}"));
@@ -97,25 +112,43 @@ impl Role {
                 subscribe.allow = each(&["*.*.all", "*.*.node.{{name()}}", "trust.account"]);
                 subscribe.allow.push(OWN_INBOX.to_owned());
             }
-            Self::Newcomer => {
-                // An empty list would allow everything; answers are allowed in spite of this.
-                publish.deny = vec![">".to_owned()];
-                subscribe.allow = each(&["*.*.all", "*.*.node.{{name()}}"]);
-            }
+            Self::Newcomer => return newcomer(),
         }
         let answers = !matches!(self, Self::Caller);
-        Template {
-            publish,
-            subscribe,
-            resp: answers.then_some(Responses {
-                max: RESPONSES,
-                ttl: RESPONSE_NANOS,
-            }),
-            subs: -1,
-            data: -1,
-            payload: -1,
-            rest: serde_json::Map::new(),
+        template(publish, subscribe, answers)
+    }
+
+    /// What the broker allows a user of this role in the account of newcomers; nothing for nodes and callers, who are not of it.
+    pub fn template_among_newcomers(self) -> Option<Template> {
+        match self {
+            Self::Newcomer => Some(newcomer()),
+            Self::Service => Some(template(
+                only([subject::NEWCOMERS_TRUST]),
+                only([subject::ENROL, subject::NEWCOMERS_TRUST, OWN_INBOX]),
+                true,
+            )),
+            Self::Node | Self::Caller => None,
         }
+    }
+}
+
+/// It may say that it wishes to be enrolled, and hear the answer. It talks to nobody else, newcomers included.
+fn newcomer() -> Template {
+    template(only([subject::ENROL]), only([OWN_INBOX]), false)
+}
+
+fn template(publish: Subjects, subscribe: Subjects, answers: bool) -> Template {
+    Template {
+        publish,
+        subscribe,
+        resp: answers.then_some(Responses {
+            max: RESPONSES,
+            ttl: RESPONSE_NANOS,
+        }),
+        subs: -1,
+        data: -1,
+        payload: -1,
+        rest: serde_json::Map::new(),
     }
 }
 

@@ -134,6 +134,11 @@ impl Trust {
             })
     }
 
+    /// The role whose users this key signs; none of ours if the account does not say so.
+    pub fn role(&self, issuer: &PublicKey) -> Option<Role> {
+        self.keys.get(issuer).map(|(role, _)| *role)
+    }
+
     /// The account's token as it was given.
     pub fn token(&self) -> &str {
         &self.text

@@ -9,6 +9,8 @@ mod bundles;
 #[cfg(test)]
 mod creds;
 #[cfg(test)]
+mod enrolment;
+#[cfg(test)]
 mod freshness;
 #[cfg(test)]
 mod goldens;

@@ -47,6 +47,24 @@ fn no_role_has_an_empty_list_that_would_allow_everything() {
 }
 
 #[test]
+fn newcomers_wish_to_be_enrolled_and_nothing_else() {
+    for template in [
+        Role::Newcomer.template_among_newcomers().unwrap(),
+        Role::Newcomer.template(&[name("fleet")]),
+    ] {
+        assert_eq!(template.publish.allow, ["newcomers.enrol"]);
+        assert_eq!(template.subscribe.allow, ["_INBOX.{{subject()}}.>"]);
+        assert!(template.resp.is_none());
+    }
+    let service = Role::Service.template_among_newcomers().unwrap();
+    assert_eq!(service.publish.allow, ["newcomers.trust"]);
+    assert!(service.resp.is_some());
+    for role in [Role::Node, Role::Caller] {
+        assert!(role.template_among_newcomers().is_none());
+    }
+}
+
+#[test]
 fn grants_become_tags() {
     for (text, tag) in [
         ("*", "agent:*"),

@@ -158,18 +158,24 @@ impl Organisation {
     }
 }
 
-/// Both accounts, as nats-server reads them.
+/// All accounts, as nats-server reads them.
 fn accounts(organisation: &Organisation) -> Result<String, OrganisationError> {
     let (layout, profile): (&Layout, _) = (organisation.layout(), organisation.profile());
-    let fleet = files::read(&layout.account_token(), TOKEN_BYTES)?;
-    let system = files::read(&layout.system_token(), TOKEN_BYTES)?;
-    Ok(format!(
-        "resolver_preload: {{\n  {}: {}\n  {}: {}\n}}\n",
-        profile.account,
-        fleet.trim(),
-        profile.system_account,
-        system.trim(),
-    ))
+    let known = [
+        (Some(profile.account), layout.account_token()),
+        (profile.newcomers_account, layout.newcomers_token()),
+        (Some(profile.system_account), layout.system_token()),
+    ];
+    let mut text = "resolver_preload: {\n".to_owned();
+    for (account, path) in known {
+        if let Some(account) = account {
+            let token = files::read(&path, TOKEN_BYTES)?;
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  {account}: {}", token.trim());
+        }
+    }
+    text.push_str("}\n");
+    Ok(text)
 }
 
 fn path(path: &Path) -> String {

@@ -42,6 +42,8 @@ fn pages() {
         vec!["policy", "check"],
         vec!["policy", "explain"],
         vec!["policy", "test"],
+        vec!["provision"],
+        vec!["provision", "token"],
         vec!["schema"],
         vec!["plugin", "list"],
         vec!["plugin", "doc"],

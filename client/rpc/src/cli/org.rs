@@ -32,7 +32,8 @@ pub enum Org {
     #[command(after_help = "Examples:
   rpc org revoke rip
   rpc org revoke web1.acme.net --kind node --yes
-  rpc org revoke UBX...              one key only, as after a renewal")]
+  rpc org revoke UBX...              one key only, as after a renewal
+  rpc org revoke bootstrap-5f0c21aa  a bootstrap token: nobody comes in by it any more")]
     Revoke(Revoke),
     /// Let a user ask more for a short time: credentials that end by themselves
     #[command(after_help = "Examples:
@@ -45,6 +46,11 @@ pub enum Org {
   rpc org push
   rpc org push --replicas 3")]
     Push(Push),
+    /// Add the account for machines that are nobody yet, to an organisation from before it had one
+    #[command(after_help = "Examples:
+  rpc org newcomers
+  rpc provision token --names 'web-*.acme.net'     makes it too, where it is missing")]
+    Newcomers(Newcomers),
     /// Show the organisation, or a party with its permissions
     #[command(after_help = "Examples:
   rpc org show
@@ -101,6 +107,12 @@ pub enum Add {
     #[command(after_help = "Examples:
   rpc org add service directory")]
     Service(AddService),
+    /// A service that lets new machines in
+    #[command(after_help = "Examples:
+  rpc org add enroller provisioner
+
+`rpc provision host` makes all that such a service needs.")]
+    Enroller(AddService),
 }
 
 /// What all parties have in common.
@@ -214,6 +226,14 @@ pub struct Push {
     /// How many servers of a cluster keep each new store
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
     pub replicas: u8,
+}
+
+/// `rpc org newcomers`.
+#[derive(Debug, Args)]
+pub struct Newcomers {
+    /// Which organisation.
+    #[command(flatten)]
+    pub place: Where,
 }
 
 /// `rpc org show`.

@@ -1,9 +1,10 @@
 //! `rpc org`: makes and keeps an organisation.
 
-mod add;
+pub mod add;
 mod grant;
 mod init;
 pub mod list;
+pub mod newcomers;
 mod push;
 mod revoke;
 pub mod show;
@@ -29,6 +30,7 @@ pub async fn run(
         Org::Revoke(args) => revoke::run(&args, &find(&args.place)?, printer).await,
         Org::Grant(args) => grant::run(&args, &find(&args.place)?, printer),
         Org::Push(args) => push::run(&find(&args.place)?, args.replicas, printer).await,
+        Org::Newcomers(args) => newcomers::run(find(&args.place)?, printer).await,
         Org::Show(args) => show::run(&args, &find(&args.place)?, printer),
     }
 }

@@ -1,4 +1,4 @@
-//! The tokens of the operator and its two accounts: made once, and the fleet's made anew at each revocation.
+//! The tokens of the operator and its accounts: made once, and those of the fleet and of newcomers made anew at each revocation.
 
 use muster_wire::Millis;
 use muster_wire::identity::Name;
@@ -9,7 +9,7 @@ use muster_wire::token::encode::{self, Validity};
 use muster_wire::token::{KeyPair, PublicKey, Role, Seconds, Trust};
 use serde_json::Map;
 
-use super::{Key, Lock, Organisation, OrganisationError, Record, files};
+use super::{Key, Lock, Organisation, OrganisationError, Realm, files};
 
 /// The public keys that sign for a role of the fleet.
 #[derive(Debug, Clone, Copy)]
@@ -112,26 +112,55 @@ pub fn system_token(
     )?)
 }
 
+/// The newcomers' account: who may wish to be enrolled, and who answers. It shares nothing with the fleet's.
+pub fn newcomers_token(
+    account: PublicKey,
+    newcomer: PublicKey,
+    enroller: PublicKey,
+    operator: &KeyPair,
+    at: Seconds,
+) -> Result<String, OrganisationError> {
+    let entry = |key, role: Role| {
+        let template = role.template_among_newcomers()?;
+        let scope = ScopedKey::new(key, role, template);
+        Some(SigningKeyEntry::Scoped(Box::new(scope)))
+    };
+    let keys = [
+        entry(newcomer, Role::Newcomer),
+        entry(enroller, Role::Service),
+    ];
+    let claims = Account::new(Limits::default(), keys.into_iter().flatten().collect());
+    Ok(encode::account(
+        "newcomers",
+        account,
+        claims,
+        Validity::from(at),
+        operator,
+    )?)
+}
+
 impl Organisation {
-    /// Voids these credentials: signs the account's token anew, and saves it for nodes, clients and the broker's next
-    /// start. Returns the new state of trust, to be pushed to a running broker.
+    /// Voids these keys in their account: signs its token anew, and saves it for nodes, clients and the broker's next start. Each
+    /// comes with the instant at which its newest token was issued. Returns the new state of trust, to be pushed to a running
+    /// broker.
     pub fn revoke(
         &self,
         _lock: &Lock,
-        records: &[&Record],
+        realm: Realm,
+        keys: &[(PublicKey, Seconds)],
         now: Millis,
     ) -> Result<Trust, OrganisationError> {
-        let trust = self.trust()?;
+        let trust = self.trust_of(realm)?;
         let mut account = trust.claims().nats.clone();
-        for record in records {
+        for (key, issued_at) in keys {
             // A token from the future of this clock must not outlive its revocation.
-            account.revoke(&record.key, (now / 1000).max(record.issued_at));
+            account.revoke(key, (now / 1000).max(*issued_at));
         }
         let validity = Validity::after(trust.issued_at(), now);
         let operator = self.key(Key::Operator)?;
         let name = &trust.claims().name;
         let token = encode::account(name, trust.account(), account, validity, &operator)?;
-        let path = self.layout().account_token();
+        let path = self.layout().token(realm);
         let new = trust
             .update(&token)
             .map_err(|source| OrganisationError::Token {

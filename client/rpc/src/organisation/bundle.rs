@@ -67,7 +67,9 @@ pub struct NoExtra {}
 pub fn require_free(directory: &Path, kind: Kind) -> Result<(), OrganisationError> {
     let (config, creds) = match kind {
         Kind::User => (name::USER_CONFIG, name::USER_CREDS),
-        Kind::Node | Kind::Service => (name::NODE_CONFIG, name::NODE_CREDS),
+        Kind::Node | Kind::Service | Kind::Newcomer | Kind::Enroller => {
+            (name::NODE_CONFIG, name::NODE_CREDS)
+        }
     };
     let mut paths = [config, creds].map(|name| directory.join(name)).into_iter();
     paths

@@ -58,16 +58,16 @@ impl Keys {
         })
     }
 
-    fn get(&self, key: Key) -> &KeyPair {
-        match key {
-            Key::Operator => &self.operator,
-            Key::Account => &self.account,
-            Key::System => &self.system,
-            Key::Node => &self.node,
-            Key::Caller => &self.caller,
-            Key::Service => &self.service,
-            Key::SystemRole => &self.system_role,
-        }
+    fn each(&self) -> [(Key, &KeyPair); 7] {
+        [
+            (Key::Operator, &self.operator),
+            (Key::Account, &self.account),
+            (Key::System, &self.system),
+            (Key::Node, &self.node),
+            (Key::Caller, &self.caller),
+            (Key::Service, &self.service),
+            (Key::SystemRole, &self.system_role),
+        ]
     }
 }
 
@@ -90,13 +90,14 @@ pub fn create(plan: Plan, now: Millis) -> Result<Organisation, OrganisationError
         files::private_directory(private)?;
     }
     let keys = Keys::generate()?;
-    let organisation = Organisation {
+    let mut organisation = Organisation {
         profile: Profile {
             name,
             collectives: plan.collectives,
             operator: keys.operator.public(),
             account: keys.account.public(),
             system_account: keys.system.public(),
+            newcomers_account: None,
             broker: Broker {
                 urls: urls(plan.tls, &plan.hosts, plan.port),
                 port: plan.port,
@@ -107,6 +108,7 @@ pub fn create(plan: Plan, now: Millis) -> Result<Organisation, OrganisationError
     };
     organisation.write_keys(&keys)?;
     organisation.write_tokens(&keys, now)?;
+    organisation.found_newcomers(&keys.operator, now)?;
     if plan.tls {
         organisation.write_authority()?;
         organisation.write_certificate(&plan.hosts)?;
@@ -123,9 +125,8 @@ pub fn create(plan: Plan, now: Millis) -> Result<Organisation, OrganisationError
 
 impl Organisation {
     fn write_keys(&self, keys: &Keys) -> Result<(), OrganisationError> {
-        for key in Key::ALL {
-            let seed = keys.get(key).seed();
-            files::create_secret(&self.layout.key(key), seed.as_bytes())?;
+        for (key, pair) in keys.each() {
+            files::create_secret(&self.layout.key(key), pair.seed().as_bytes())?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use muster_wire::enrol::TicketError;
 use muster_wire::token::encode::IssueError;
 use muster_wire::token::{CredsError, KeyError, PublicKey, TokenError};
 
@@ -123,6 +124,12 @@ pub enum OrganisationError {
     /// Nobody has this name or key.
     #[error("nobody was ever issued credentials as `{0}`")]
     Unknown(String),
+    /// There is no account for newcomers yet.
+    #[error("this organisation has no account for newcomers yet")]
+    NoNewcomers,
+    /// What a bootstrap token shall allow.
+    #[error("no such bootstrap token can be made")]
+    Ticket(#[from] TicketError),
     /// Several kinds of parties have this name.
     #[error("`{name}` is {}", listed(kinds))]
     Ambiguous {
@@ -149,6 +156,7 @@ impl OrganisationError {
             }
             Self::Unknown(_) => "`rpc org list` shows everybody",
             Self::Ambiguous { .. } => "say which with `--kind`",
+            Self::NoNewcomers => "`rpc org newcomers` makes it",
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]
@@ -156,6 +164,10 @@ impl OrganisationError {
 }
 
 fn listed(kinds: &[Kind]) -> String {
-    let words: Vec<String> = kinds.iter().map(|kind| format!("a {kind}")).collect();
+    let article = |kind: &Kind| if *kind == Kind::Enroller { "an" } else { "a" };
+    let words: Vec<String> = kinds
+        .iter()
+        .map(|kind| format!("{} {kind}", article(kind)))
+        .collect();
     words.join(" and ")
 }

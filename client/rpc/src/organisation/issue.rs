@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_wire::Millis;
-use muster_wire::bundle::SIGN_TAG;
 use muster_wire::identity::Identity;
 use muster_wire::token::claims::User;
 use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::scope::Grant;
 use muster_wire::token::{Creds, KeyKind, KeyPair};
 
-use super::{Key, Kind, Lock, Organisation, OrganisationError, Record, State, files, ledger};
+use super::{
+    Key, Kind, Lock, Organisation, OrganisationError, Realm, Record, State, files, ledger,
+};
 
 /// What is wanted.
 #[derive(Debug, Clone)]
@@ -20,10 +20,8 @@ pub struct Order {
     pub kind: Kind,
     /// Its name.
     pub name: Identity,
-    /// What a user may ask; for others empty.
-    pub grants: Vec<Grant>,
-    /// Whether a user may sign bundles of agents.
-    pub signs_plugins: bool,
+    /// What it may do, as its token says it: what a user may ask, which machines a bootstrap token lets in.
+    pub tags: Vec<String>,
     /// How long the credentials are valid; nothing for ever.
     pub expires: Option<Duration>,
     /// Whether it may have valid credentials already.
@@ -73,17 +71,17 @@ impl Organisation {
         })
     }
 
-    /// Credentials of a service that exist for one purpose, for a minute, and in memory only.
-    pub fn passing_service(
+    /// Credentials that exist for one purpose, for a minute, and in memory only.
+    pub fn passing(
         &self,
+        kind: Kind,
         name: &Identity,
         now: Millis,
     ) -> Result<Creds, OrganisationError> {
         let order = Order {
-            kind: Kind::Service,
+            kind,
             name: name.clone(),
-            grants: Vec::new(),
-            signs_plugins: false,
+            tags: Vec::new(),
             expires: Some(Duration::from_mins(1)),
             renew: false,
             out: None,
@@ -100,12 +98,18 @@ impl Organisation {
             Kind::User => Key::Caller,
             Kind::Node => Key::Node,
             Kind::Service => Key::Service,
+            Kind::Newcomer => Key::Newcomer,
+            Kind::Enroller => Key::Enroller,
         })?;
+        let account = match order.kind.realm() {
+            Realm::Fleet => self.profile().account,
+            Realm::Newcomers => {
+                (self.profile().newcomers_account).ok_or(OrganisationError::NoNewcomers)?
+            }
+        };
         let pair = KeyPair::generate(KeyKind::User).map_err(OrganisationError::NewKey)?;
         let key = pair.public();
-        let signs = order.signs_plugins.then(|| SIGN_TAG.to_owned());
-        let tags = order.grants.iter().map(Grant::tag).chain(signs);
-        let user = User::new(self.profile().account, tags.collect());
+        let user = User::new(account, order.tags.clone());
         let token = encode::user(
             &order.name,
             key,
@@ -131,12 +135,11 @@ impl Organisation {
     }
 
     fn refuse_duplicate(&self, order: &Order, now: Millis) -> Result<(), OrganisationError> {
-        let trust = self.trust()?;
-        let account = &trust.claims().nats;
+        let trusts = self.trusts()?;
         let same = |record: &Record| {
             record.kind == order.kind
                 && record.name == order.name
-                && record.state(account, now / 1000) == State::Valid
+                && trusts.state(record, now / 1000) == State::Valid
         };
         match self.records()?.into_iter().find(same) {
             None => Ok(()),

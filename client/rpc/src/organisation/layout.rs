@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use muster_wire::identity::Identity;
 
-use super::ledger::Kind;
+use super::ledger::{Kind, Realm};
 
 /// The directory of an organisation.
 #[derive(Debug, Clone)]
@@ -27,20 +27,15 @@ pub enum Key {
     Service,
     /// Signs users of the system account.
     SystemRole,
+    /// The newcomers' account itself.
+    Newcomers,
+    /// Signs bootstrap credentials, in the newcomers' account.
+    Newcomer,
+    /// Signs services that enrol, in the newcomers' account.
+    Enroller,
 }
 
 impl Key {
-    /// Every key.
-    pub const ALL: [Self; 7] = [
-        Self::Operator,
-        Self::Account,
-        Self::System,
-        Self::Node,
-        Self::Caller,
-        Self::Service,
-        Self::SystemRole,
-    ];
-
     fn file(self) -> &'static str {
         match self {
             Self::Operator => "operator.nk",
@@ -50,6 +45,9 @@ impl Key {
             Self::Caller => "role-caller.nk",
             Self::Service => "role-service.nk",
             Self::SystemRole => "role-system.nk",
+            Self::Newcomers => "newcomers.nk",
+            Self::Newcomer => "role-newcomer.nk",
+            Self::Enroller => "role-enroller.nk",
         }
     }
 }
@@ -83,6 +81,19 @@ impl Layout {
     /// The system account's token.
     pub fn system_token(&self) -> PathBuf {
         self.0.join("system.jwt")
+    }
+
+    /// The token of the newcomers' account, once there is one.
+    pub fn newcomers_token(&self) -> PathBuf {
+        self.0.join("newcomers.jwt")
+    }
+
+    /// The token of an account whose parties are issued here.
+    pub fn token(&self, realm: Realm) -> PathBuf {
+        match realm {
+            Realm::Fleet => self.account_token(),
+            Realm::Newcomers => self.newcomers_token(),
+        }
     }
 
     /// The certificate of the TLS authority.

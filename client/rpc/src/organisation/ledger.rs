@@ -25,15 +25,38 @@ pub enum Kind {
     Node,
     /// Asks and answers
     Service,
+    /// Brings in new machines: a bootstrap credential
+    Newcomer,
+    /// Lets new machines in, and gives them their identity
+    Enroller,
+}
+
+/// The accounts whose parties are issued here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Realm {
+    /// Those who ask and answer.
+    Fleet,
+    /// Those who are nobody yet, and who lets them in.
+    Newcomers,
 }
 
 impl Kind {
+    /// The account that such parties belong to.
+    pub fn realm(self) -> Realm {
+        match self {
+            Self::User | Self::Node | Self::Service => Realm::Fleet,
+            Self::Newcomer | Self::Enroller => Realm::Newcomers,
+        }
+    }
+
     /// The word for several.
     pub fn plural(self) -> &'static str {
         match self {
             Self::User => "users",
             Self::Node => "nodes",
             Self::Service => "services",
+            Self::Newcomer => "newcomers",
+            Self::Enroller => "enrollers",
         }
     }
 }
@@ -44,6 +67,8 @@ impl fmt::Display for Kind {
             Self::User => "user",
             Self::Node => "node",
             Self::Service => "service",
+            Self::Newcomer => "newcomer",
+            Self::Enroller => "enroller",
         })
     }
 }

@@ -13,6 +13,7 @@ const HEAD: &str = "\
 #   organisation.toml   this file
 #   operator.jwt        who the organisation is, signed by itself
 #   account.jwt         the fleet: its roles and revocations, signed by the operator; every node and client has a copy
+#   newcomers.jwt       the account of machines that are nobody yet, signed by the operator
 #   system.jwt          the broker's own account, signed by the operator
 #   ca.pem              the TLS authority that signed the broker's certificate; every node and client has a copy
 #   issued.jsonl        everybody who was ever given credentials, one JSON object a line
@@ -21,8 +22,9 @@ const HEAD: &str = "\
 # Secret, readable by the owner only:
 #
 #   keys/operator.nk    the root of all trust; can be kept offline once all is set up, except for revocations
-#   keys/account.nk, keys/system.nk
-#   keys/role-*.nk      sign the credentials of nodes, callers (users), services, and of the system account's users
+#   keys/account.nk, keys/system.nk, keys/newcomers.nk
+#   keys/role-*.nk      sign the credentials of nodes, callers (users), services, of the system account's users, of
+#                       newcomers (bootstrap tokens) and of who lets them in (enrollers)
 #   keys/ca.key         signs the broker's certificate
 #   creds/              the credentials that were issued, until they are taken to where they are used
 #   broker/broker.key   the key of the broker's certificate
@@ -44,6 +46,9 @@ pub struct Profile {
     pub account: PublicKey,
     /// Public key of the system account.
     pub system_account: PublicKey,
+    /// Public key of the account for machines that are nobody yet; organisations of before have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newcomers_account: Option<PublicKey>,
     /// Where the broker is.
     pub broker: Broker,
 }

@@ -7,10 +7,10 @@ use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::stores;
 use muster_wire::subject;
-use muster_wire::token::Creds;
+use muster_wire::token::{Creds, Trust};
 use serde::Deserialize;
 
-use super::{FILE_BYTES, Organisation, OrganisationError, files};
+use super::{FILE_BYTES, Kind, Organisation, OrganisationError, files};
 
 /// Where the broker takes account tokens.
 const UPDATE: &str = "$SYS.REQ.CLAIMS.UPDATE";
@@ -54,43 +54,64 @@ struct Word {
 }
 
 impl Organisation {
-    /// Gives the account's token to the broker, then announces it in every collective.
+    /// Gives the accounts' tokens to the broker, then announces each to those who go by it.
     pub async fn push(&self, now: Millis) -> Result<(), PushError> {
-        let token = self.trust()?.token().to_owned();
+        let trusts = self.trusts()?;
         let path = self.layout().system_creds();
         let text = files::read_secret(&path, FILE_BYTES).map_err(OrganisationError::from)?;
         let creds =
             Creds::parse(&text).map_err(|source| OrganisationError::Creds { path, source })?;
         let bus = self.options(&creds)?.connect().await?;
-        let answer = bus.request(UPDATE, Bytes::from(token.clone())).await?;
-        judge(answer.payload())?;
+        let tokens = [Some(trusts.fleet()), trusts.newcomers()];
+        for trust in tokens.into_iter().flatten() {
+            let token = Bytes::from(trust.token().to_owned());
+            judge(bus.request(UPDATE, token).await?.payload())?;
+        }
         bus.close().await?;
-        self.announce(token, now).await
+        let of_fleet: Vec<String> = self
+            .profile()
+            .collectives
+            .iter()
+            .map(subject::trust)
+            .collect();
+        self.announce(Kind::Service, trusts.fleet(), &of_fleet, now)
+            .await?;
+        if let Some(newcomers) = trusts.newcomers() {
+            let of_newcomers = [subject::NEWCOMERS_TRUST.to_owned()];
+            self.announce(Kind::Enroller, newcomers, &of_newcomers, now)
+                .await?;
+        }
+        Ok(())
     }
 
     /// Makes the fleet's stores in the broker; those that are there stay as they are. A broker without `JetStream` has none.
     pub async fn declare_stores(&self, replicas: usize, now: Millis) -> Result<(), PushError> {
-        let bus = self.passing(now).await?;
+        let bus = self.visit(Kind::Service, now).await?;
         for store in &stores::ALL {
             bus.declare(store, replicas).await?;
         }
         Ok(bus.close().await?)
     }
 
-    /// A connection to the fleet's account, for a moment.
-    async fn passing(&self, now: Millis) -> Result<Bus, PushError> {
+    /// A connection for a moment, to the account of such parties.
+    async fn visit(&self, kind: Kind, now: Millis) -> Result<Bus, PushError> {
         let name = Identity::parse(ANNOUNCER)
             .map_err(|error| OrganisationError::Name(error.to_string()))?;
-        let creds = self.passing_service(&name, now)?;
+        let creds = self.passing(kind, &name, now)?;
         Ok(self.options(&creds)?.connect().await?)
     }
 
-    async fn announce(&self, token: String, now: Millis) -> Result<(), PushError> {
-        let bus = self.passing(now).await?;
-        let token = Bytes::from(token);
-        for collective in &self.profile().collectives {
-            bus.publish(&subject::trust(collective), token.clone())
-                .await?;
+    async fn announce(
+        &self,
+        by: Kind,
+        trust: &Trust,
+        subjects: &[String],
+        now: Millis,
+    ) -> Result<(), PushError> {
+        let bus = self.visit(by, now).await?;
+        let token = Bytes::from(trust.token().to_owned());
+        for subject in subjects {
+            bus.publish(subject, token.clone()).await?;
         }
         Ok(bus.close().await?)
     }

@@ -7,6 +7,8 @@ mod broker;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod newcomers;
+#[cfg(test)]
 mod revocation;
 #[cfg(test)]
 mod world;

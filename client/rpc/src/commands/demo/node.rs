@@ -107,8 +107,7 @@ pub fn make(
     let order = Order {
         kind: Kind::Node,
         name: member.name.clone(),
-        grants: Vec::new(),
-        signs_plugins: false,
+        tags: Vec::new(),
         expires: Some(LIFETIME),
         renew: false,
         out: None,

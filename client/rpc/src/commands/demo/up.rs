@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
+use muster_wire::bundle::SIGN_TAG;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::token::scope::Grant;
 use tokio::time::Instant;
@@ -149,8 +150,7 @@ fn make_user(organisation: &Organisation, directory: &Path) -> Result<(), DemoEr
     let order = Order {
         kind: Kind::User,
         name,
-        grants: vec![Grant::Everything],
-        signs_plugins: true,
+        tags: vec![Grant::Everything.tag(), SIGN_TAG.to_owned()],
         expires: Some(node::LIFETIME),
         renew: false,
         out: None,

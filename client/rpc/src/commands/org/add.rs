@@ -1,5 +1,6 @@
 //! `rpc org add`: makes credentials. The path of what was made is printed as data.
 
+use muster_wire::bundle::SIGN_TAG;
 use muster_wire::identity::Name;
 use muster_wire::token::scope::Grant;
 
@@ -19,11 +20,16 @@ pub fn run(
     find: impl FnOnce(&Where) -> Result<Organisation, OrganisationError>,
     printer: &Printer,
 ) -> Result<Exit, Error> {
-    let signs_plugins = matches!(&args, Add::User(args) if args.sign_plugins);
-    let (kind, party, grants, directory) = match args {
-        Add::User(args) => (Kind::User, args.party, grants(args.agents)?, args.bundle),
+    let (kind, party, tags, directory) = match args {
+        Add::User(args) => {
+            let signs = args.sign_plugins.then(|| SIGN_TAG.to_owned());
+            let grants = grants(args.agents)?;
+            let tags = grants.iter().map(Grant::tag).chain(signs).collect();
+            (Kind::User, args.party, tags, args.bundle)
+        }
         Add::Node(args) => (Kind::Node, args.party, Vec::new(), args.bundle),
         Add::Service(args) => (Kind::Service, args.party, Vec::new(), None),
+        Add::Enroller(args) => (Kind::Enroller, args.party, Vec::new(), None),
     };
     let organisation = find(&party.place)?;
     let lock = organisation.lock()?;
@@ -40,8 +46,7 @@ pub fn run(
     let order = Order {
         kind,
         name,
-        grants,
-        signs_plugins,
+        tags,
         expires,
         renew,
         out,
@@ -78,7 +83,8 @@ pub fn grants(named: Vec<Grant>) -> Result<Vec<Grant>, OrganisationError> {
     Ok(grants)
 }
 
-fn tell(issued: &Issued, printer: &Printer) {
+/// Says what was issued, to whom and until when.
+pub fn tell(issued: &Issued, printer: &Printer) {
     let record = &issued.record;
     let until = record.expires.map_or_else(
         || "without end".to_owned(),

@@ -39,8 +39,7 @@ pub fn run(
     let order = Order {
         kind: Kind::User,
         name: args.name.clone(),
-        grants,
-        signs_plugins: false,
+        tags: grants.iter().map(Grant::tag).collect(),
         expires: Some(args.lifetime),
         renew: true,
         out: Some(path),
@@ -103,7 +102,7 @@ mod tests {
 
     use muster_wire::token::{Creds, TokenError};
 
-    use super::run;
+    use super::{Grant, run};
     use crate::cli::org;
     use crate::clock;
     use crate::organisation::{Kind, Order, Organisation};
@@ -129,8 +128,10 @@ mod tests {
         let order = Order {
             kind: Kind::User,
             name: "anna".parse().unwrap(),
-            grants: grants.iter().map(|grant| grant.parse().unwrap()).collect(),
-            signs_plugins: false,
+            tags: grants
+                .iter()
+                .map(|grant| grant.parse::<Grant>().unwrap().tag())
+                .collect(),
             expires: None,
             renew: false,
             out: None,

@@ -1,6 +1,5 @@
 //! `rpc org list`: everybody who was ever given credentials, by kind and name.
 
-use muster_wire::token::claims::Account;
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
@@ -9,7 +8,7 @@ use crate::clock;
 use crate::commands::table::table;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::organisation::{Kind, Organisation, Record, State};
+use crate::organisation::{Kind, Organisation, Record, State, Trusts};
 use crate::printer::Printer;
 
 /// The document that `-j` prints.
@@ -36,15 +35,15 @@ pub(super) struct Row {
 
 impl Row {
     /// What there is to say of a record.
-    pub(super) fn new(record: &Record, account: &Account, now: Seconds) -> Self {
+    pub(super) fn new(record: &Record, trusts: &Trusts, now: Seconds) -> Self {
         Self {
             kind: record.kind,
             name: record.name.to_string(),
             key: record.key,
-            state: record.state(account, now),
+            state: trusts.state(record, now),
             issued_at: record.issued_at,
             expires: record.expires,
-            revoked_at: record.revoked_at(account),
+            revoked_at: trusts.revoked_at(record),
         }
     }
 
@@ -64,13 +63,11 @@ impl Row {
 
 /// Runs it.
 pub fn run(args: &List, organisation: &Organisation, printer: &Printer) -> Result<Exit, Error> {
-    let trust = organisation.trust()?;
+    let trusts = organisation.trusts()?;
     let mut records = organisation.records()?;
     records.sort_by(|a, b| (a.kind, &a.name, a.issued_at).cmp(&(b.kind, &b.name, b.issued_at)));
     let now = clock::now() / 1000;
-    let rows = records
-        .iter()
-        .map(|record| Row::new(record, &trust.claims().nats, now));
+    let rows = records.iter().map(|record| Row::new(record, &trusts, now));
     let parties: Vec<Row> = rows.collect();
     if args.json {
         let organisation = organisation.profile().name.clone();

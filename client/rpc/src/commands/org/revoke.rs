@@ -2,12 +2,14 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 
+use muster_wire::token::{KeyKind, PublicKey};
+
 use crate::cli::org::Revoke;
 use crate::clock;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::organisation::push::PushError;
-use crate::organisation::{Organisation, Record, State, ledger};
+use crate::organisation::{Kind, Organisation, OrganisationError, Realm, Record, State, ledger};
 use crate::printer::{GOOD, Printer};
 
 /// Runs it.
@@ -17,30 +19,62 @@ pub async fn run(
     printer: &Printer,
 ) -> Result<Exit, Error> {
     let records = organisation.records()?;
-    let meant = ledger::find(&records, &args.party, args.kind)?;
+    let meant = match ledger::find(&records, &args.party, args.kind) {
+        Err(OrganisationError::Unknown(_)) if PublicKey::parse(&args.party).is_ok() => {
+            return unlisted(args, organisation, printer).await;
+        }
+        found => found?,
+    };
     if !args.yes && !agreed(&meant, printer) {
         printer.say("nothing was revoked");
         return Ok(Exit::Local);
     }
     let now = clock::now();
     let lock = organisation.lock()?;
-    let trust = organisation.trust()?;
-    let state = |record: &Record| record.state(&trust.claims().nats, now / 1000);
+    let trusts = organisation.trusts()?;
     let void: Vec<&Record> = meant
         .into_iter()
-        .filter(|record| state(record) != State::Revoked)
+        .filter(|record| trusts.state(record, now / 1000) != State::Revoked)
         .collect();
-    if void.is_empty() {
+    let Some(first) = void.first() else {
         printer.say(format_args!("{} was revoked before", args.party));
         return Ok(Exit::Passed);
-    }
-    organisation.revoke(&lock, &void, now)?;
+    };
+    // All are of one kind, and so of one account.
+    let keys: Vec<_> = void
+        .iter()
+        .map(|record| (record.key, record.issued_at))
+        .collect();
+    organisation.revoke(&lock, first.kind.realm(), &keys, now)?;
     for record in &void {
         printer.say(format_args!(
             "{GOOD}revoked{GOOD:#} {} {} (key {})",
             record.kind, record.name, record.key
         ));
     }
+    push(organisation, printer).await
+}
+
+/// A key that is not in the list of what was issued here: that of a node which a provisioner let in.
+async fn unlisted(
+    args: &Revoke,
+    organisation: &Organisation,
+    printer: &Printer,
+) -> Result<Exit, Error> {
+    let unknown = || OrganisationError::Unknown(args.party.clone());
+    let key = PublicKey::parse_kind(&args.party, KeyKind::User).map_err(|_| unknown())?;
+    let realm = args.kind.map_or(Realm::Fleet, Kind::realm);
+    printer.warn(format_args!(
+        "{key} was not issued here; a provisioner may have issued it"
+    ));
+    if !args.yes && !agreed(&[], printer) {
+        printer.say("nothing was revoked");
+        return Ok(Exit::Local);
+    }
+    let now = clock::now();
+    let lock = organisation.lock()?;
+    organisation.revoke(&lock, realm, &[(key, now / 1000)], now)?;
+    printer.say(format_args!("{GOOD}revoked{GOOD:#} the key {key}"));
     push(organisation, printer).await
 }
 

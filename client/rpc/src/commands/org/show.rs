@@ -10,7 +10,7 @@ use crate::cli::org::Show;
 use crate::clock;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::organisation::{Organisation, OrganisationError, Profile, Record, ledger};
+use crate::organisation::{Organisation, OrganisationError, Profile, Record, Trusts, ledger};
 use crate::printer::{Printer, STRONG};
 
 /// What `-j` prints of an organisation. Instants are seconds since the epoch.
@@ -24,6 +24,9 @@ pub struct OrganisationDocument<'a> {
     account_issued_at: Seconds,
     revocations: usize,
     roles: Vec<Permissions>,
+    /// Those of the newcomers' account; none where there is no such account.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    newcomer_roles: Vec<Permissions>,
 }
 
 /// What `-j` prints of a party.
@@ -51,18 +54,27 @@ struct Permissions {
 
 /// Runs it.
 pub fn run(args: &Show, organisation: &Organisation, printer: &Printer) -> Result<Exit, Error> {
-    let trust = organisation.trust()?;
-    let account = &trust.claims().nats;
+    let trusts = organisation.trusts()?;
     let Some(name) = &args.name else {
-        let roles =
-            scopes(account).map(|scope| permissions(scope, |subject| vec![subject.to_owned()]));
+        let account = &trusts.fleet().claims().nats;
+        let roles = |account| -> Vec<Permissions> {
+            let as_they_stand = |subject: &str| vec![subject.to_owned()];
+            let scopes = scopes(account);
+            scopes
+                .map(|scope| permissions(scope, as_they_stand))
+                .collect()
+        };
         let document = OrganisationDocument {
             schema: "muster.org.show.v1",
             directory: organisation.layout().directory().display().to_string(),
             profile: organisation.profile(),
-            account_issued_at: trust.issued_at(),
+            account_issued_at: trusts.fleet().issued_at(),
             revocations: account.revocations.len(),
-            roles: roles.collect(),
+            roles: roles(account),
+            newcomer_roles: trusts
+                .newcomers()
+                .map(|trust| roles(&trust.claims().nats))
+                .unwrap_or_default(),
         };
         return print_organisation(&document, args.json, printer);
     };
@@ -71,7 +83,7 @@ pub fn run(args: &Show, organisation: &Organisation, printer: &Printer) -> Resul
     let now = clock::now() / 1000;
     let documents = found
         .into_iter()
-        .map(|record| party(organisation, account, record, now));
+        .map(|record| party(organisation, &trusts, record, now));
     let documents: Vec<PartyDocument> = documents.collect::<Result<_, _>>()?;
     if args.json {
         printer.json(&documents)?;
@@ -93,14 +105,17 @@ fn scopes(account: &Account) -> impl Iterator<Item = &ScopedKey> {
 /// A party's token, and its role's permissions as the broker fills them in for it.
 fn party(
     organisation: &Organisation,
-    account: &Account,
+    trusts: &Trusts,
     record: &Record,
     now: Seconds,
 ) -> Result<PartyDocument, OrganisationError> {
     let path = organisation.layout().ledger();
     let decoded = decode::<User>(&record.token).and_then(Decoded::verify);
     let claims = decoded.map_err(|source| OrganisationError::Token { path, source })?;
-    let scope = scopes(account).find(|scope| scope.key == claims.iss);
+    let account = trusts.of(record.kind.realm());
+    let account = account.map(|trust| &trust.claims().nats);
+    let mut scopes = account.into_iter().flat_map(scopes);
+    let scope = scopes.find(|scope| scope.key == claims.iss);
     let fill = |subject: &str| filled(subject, &claims.name, &claims.sub, &claims.nats.tags);
     let none = || Permissions {
         role: "none: the account does not know the issuer any more".to_owned(),
@@ -110,7 +125,7 @@ fn party(
     };
     Ok(PartyDocument {
         schema: "muster.org.party.v1",
-        row: Row::new(record, account, now),
+        row: Row::new(record, trusts, now),
         issuer: claims.iss,
         permissions: scope.map_or_else(none, |scope| permissions(scope, fill)),
         tags: claims.nats.tags.clone(),
@@ -168,6 +183,12 @@ fn print_organisation(
         ("operator", profile.operator.to_string()),
         ("account", profile.account.to_string()),
         ("system", profile.system_account.to_string()),
+        (
+            "newcomers",
+            profile
+                .newcomers_account
+                .map_or_else(|| "-".to_owned(), |account| account.to_string()),
+        ),
         ("issued", clock::written(document.account_issued_at)),
         ("revoked", document.revocations.to_string()),
         ("collectives", collectives.join(", ")),
@@ -176,6 +197,12 @@ fn print_organisation(
         printer.line(format_args!("  {label:<12}{value}"))?;
     }
     for role in &document.roles {
+        print_permissions(role, printer)?;
+    }
+    if !document.newcomer_roles.is_empty() {
+        printer.line(format_args!("\n{STRONG}newcomers{STRONG:#}"))?;
+    }
+    for role in &document.newcomer_roles {
         print_permissions(role, printer)?;
     }
     Ok(Exit::Passed)

@@ -1,0 +1,301 @@
+//! The account for machines that are nobody yet: how it comes to be, and what the broker lets its parties do.
+
+use std::fs;
+
+use muster_bus::{Bus, Bytes, Event};
+use muster_wire::enrol::Ticket;
+use muster_wire::token::Creds;
+
+use crate::broker::{Broker, nats_server};
+use crate::world::{World, mode, pair, talk};
+
+/// Takes the newcomers' account away, as it was before there was one.
+fn as_before(world: &World) {
+    let profile = world.org().join("organisation.toml");
+    let text = fs::read_to_string(&profile).unwrap();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with("newcomers_account"))
+        .collect();
+    fs::write(&profile, lines.join("\n")).unwrap();
+    for file in [
+        "newcomers.jwt",
+        "keys/newcomers.nk",
+        "keys/role-newcomer.nk",
+        "keys/role-enroller.nk",
+    ] {
+        fs::remove_file(world.org().join(file)).unwrap();
+    }
+}
+
+fn tags(path: &str) -> Vec<String> {
+    let creds = Creds::parse(&fs::read_to_string(path.trim()).unwrap()).unwrap();
+    creds.claims().nats.tags.clone()
+}
+
+#[test]
+fn a_bootstrap_token_says_who_may_come_how_often_and_how_long() {
+    let world = World::new(&["--port", "1"]);
+    let made = world.ok(&[
+        "provision",
+        "token",
+        "--names",
+        "web-*.acme.net",
+        "--names",
+        "ci-*.acme.net",
+        "--uses",
+        "20",
+        "--expires",
+        "2h",
+        "--facts",
+        "role=web",
+        "--name",
+        "shop",
+    ]);
+    assert_eq!(mode(made.trim().as_ref()), 0o600);
+    let ticket = Ticket::of(&tags(&made)).unwrap();
+    assert_eq!(ticket.uses, Some(20));
+    assert!(ticket.allows(&"web-1.acme.net".parse().unwrap()));
+    assert!(!ticket.allows(&"db-1.acme.net".parse().unwrap()));
+    assert_eq!(ticket.facts["role"], "web");
+    let list = world.json(&["org", "list", "-j"]);
+    let row = &list["parties"][0];
+    assert_eq!(row["kind"], "newcomer");
+    let life = row["expires"].as_u64().unwrap() - row["issued_at"].as_u64().unwrap();
+    assert_eq!(life, 2 * 60 * 60);
+
+    let again = world.rpc(&["provision", "token", "--names", "*", "--name", "shop"]);
+    assert_eq!(again.status.code(), Some(1), "{}", talk(&again));
+    let other = world.ok(&["provision", "token", "--names", "*"]);
+    assert!(other.contains("creds/newcomers/bootstrap-"), "{other}");
+    for wrong in ["", "a b", "web-[0-9]", "a**"] {
+        let refused = world.rpc(&["provision", "token", "--names", wrong]);
+        assert_eq!(
+            refused.status.code(),
+            Some(4),
+            "{wrong}: {}",
+            talk(&refused)
+        );
+    }
+}
+
+#[test]
+fn an_organisation_of_before_gets_the_account_once() {
+    let world = World::new(&["--port", "1"]);
+    world.ok(&["org", "add", "user", "rip"]);
+    as_before(&world);
+    let shown = world.json(&["org", "show", "-j"]);
+    assert!(shown["newcomers_account"].is_null());
+    assert_eq!(world.states(), [pair("rip", "valid")]);
+
+    // Interrupted after the first key was written.
+    fs::create_dir_all(world.org().join("keys")).unwrap();
+    let token = world.rpc(&[
+        "provision",
+        "token",
+        "--names",
+        "web-*.acme.net",
+        "--name",
+        "b",
+    ]);
+    assert_eq!(token.status.code(), Some(0), "{}", talk(&token));
+    assert!(talk(&token).contains("rpc org push"), "{}", talk(&token));
+    let shown = world.json(&["org", "show", "-j"]);
+    let account = shown["newcomers_account"].as_str().unwrap().to_owned();
+    assert_eq!(shown["newcomer_roles"].as_array().unwrap().len(), 2);
+    let preload = fs::read_to_string(world.org().join("broker/accounts.conf")).unwrap();
+    assert!(
+        preload.contains(&account),
+        "a broker that starts now must know"
+    );
+    world.ok(&["org", "newcomers"]);
+    let again = world.json(&["org", "show", "-j"]);
+    assert_eq!(again["newcomers_account"], account);
+    assert_eq!(world.states(), [pair("rip", "valid"), pair("b", "valid")]);
+    for key in ["newcomers", "role-newcomer", "role-enroller"] {
+        assert_eq!(mode(&world.org().join(format!("keys/{key}.nk"))), 0o600);
+    }
+}
+
+/// What was begun and not ended counts for nothing, and is taken up again.
+#[test]
+fn whoever_was_interrupted_goes_on_with_the_same_keys() {
+    let world = World::new(&["--port", "1"]);
+    let key = world.org().join("keys/newcomers.nk");
+    let before = fs::read(&key).unwrap();
+    let profile = world.org().join("organisation.toml");
+    let text = fs::read_to_string(&profile).unwrap();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with("newcomers_account"))
+        .collect();
+    fs::write(&profile, lines.join("\n")).unwrap();
+    world.ok(&["org", "newcomers"]);
+    assert_eq!(fs::read(&key).unwrap(), before);
+    assert!(
+        fs::read_to_string(&profile)
+            .unwrap()
+            .contains("newcomers_account")
+    );
+}
+
+async fn refused(bus: &Bus, what: impl Future<Output = ()>) {
+    let mut events = bus.events();
+    what.await;
+    bus.flush().await.unwrap();
+    let said = async {
+        loop {
+            if let Event::Refused(why) = events.recv().await.unwrap() {
+                return why;
+            }
+        }
+    };
+    let why = tokio::time::timeout(std::time::Duration::from_secs(20), said)
+        .await
+        .unwrap();
+    assert!(
+        why.to_lowercase().contains("permissions violation"),
+        "{why}"
+    );
+}
+
+#[tokio::test]
+async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
+    let Some(program) = nats_server() else { return };
+    let world = World::new(&["--no-tls", "--port", "1"]);
+    world.ok(&["org", "add", "service", "provisioner"]);
+    world.ok(&["org", "add", "enroller", "provisioner"]);
+    world.ok(&["org", "add", "node", "web1.acme.net"]);
+    for name in ["one", "two"] {
+        let args = [
+            "provision",
+            "token",
+            "--names",
+            "web-*.acme.net",
+            "--name",
+            name,
+        ];
+        world.ok(&args);
+    }
+    let broker = Broker::start(&program, &world, false).await;
+    let connect = |creds: &'static str| broker.connect(&world, creds);
+    let newcomer = connect("creds/newcomers/one.creds").await.unwrap();
+    let enroller = connect("creds/enrollers/provisioner.creds").await.unwrap();
+    let own =
+        Creds::parse(&fs::read_to_string(world.org().join("creds/newcomers/one.creds")).unwrap())
+            .unwrap()
+            .key()
+            .public();
+    let other =
+        Creds::parse(&fs::read_to_string(world.org().join("creds/newcomers/two.creds")).unwrap())
+            .unwrap()
+            .key()
+            .public();
+
+    // The one thing that it may, and the answer.
+    let mut wishes = enroller
+        .subscribe_all(&["newcomers.enrol".to_owned()])
+        .await
+        .unwrap();
+    let answering = async {
+        let wish = wishes[0].next().await.unwrap();
+        let to = wish.reply_to().unwrap().to_owned();
+        assert!(to.starts_with(&format!("_INBOX.{own}.")), "{to}");
+        enroller
+            .publish(&to, Bytes::from_static(b"no"))
+            .await
+            .unwrap();
+    };
+    let asking = newcomer.request("newcomers.enrol", Bytes::from_static(b"hello"));
+    let (answer, ()) = tokio::join!(asking, answering);
+    assert_eq!(answer.unwrap().payload(), b"no".as_slice());
+
+    // Everything else.
+    for subject in [
+        "muster.rpcutil.ping.all",
+        "muster.trust.account",
+        "newcomers.trust",
+        "newcomers.other",
+        "$JS.API.INFO",
+        "$SYS.REQ.SERVER.PING",
+        &format!("_INBOX.{other}.x"),
+        &format!("_INBOX.{own}.x"),
+    ] {
+        let publish = async {
+            newcomer
+                .publish(subject, Bytes::from_static(b"x"))
+                .await
+                .unwrap()
+        };
+        refused(&newcomer, publish).await;
+    }
+    for subject in [
+        ">",
+        "newcomers.enrol",
+        "newcomers.>",
+        "muster.>",
+        "_INBOX.>",
+        &format!("_INBOX.{other}.>"),
+        "$SYS.>",
+    ] {
+        let subscribe = async { drop(newcomer.subscribe(subject).await.unwrap()) };
+        refused(&newcomer, subscribe).await;
+    }
+    // Who enrols speaks when spoken to, and hears nothing else.
+    for subject in ["muster.rpcutil.ping.all", &format!("_INBOX.{own}.x")] {
+        let publish = async {
+            enroller
+                .publish(subject, Bytes::from_static(b"x"))
+                .await
+                .unwrap()
+        };
+        refused(&enroller, publish).await;
+    }
+
+    // Revoked, it is thrown out, and does not come in again.
+    let lost = newcomer.lost();
+    world.ok(&["org", "revoke", "one", "--yes"]);
+    lost.await;
+    let again = connect("creds/newcomers/one.creds")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(again.to_lowercase().contains("authorization"), "{again}");
+    drop(connect("creds/newcomers/two.creds").await.unwrap());
+    assert!(world.states().contains(&pair("one", "revoked")));
+}
+
+#[tokio::test]
+async fn a_broker_that_runs_learns_of_the_account_and_of_keys_that_a_provisioner_issued() {
+    let Some(program) = nats_server() else { return };
+    let world = World::new(&["--no-tls", "--port", "1"]);
+    as_before(&world);
+    world.ok(&["org", "add", "node", "web1.acme.net"]);
+    let broker = Broker::start(&program, &world, false).await;
+    world.ok(&["provision", "token", "--names", "*", "--name", "one"]);
+    drop(
+        broker
+            .connect(&world, "creds/newcomers/one.creds")
+            .await
+            .unwrap(),
+    );
+
+    // A node that is on no list.
+    let node = broker
+        .connect(&world, "creds/nodes/web1.acme.net.creds")
+        .await
+        .unwrap();
+    let path = world.org().join("creds/nodes/web1.acme.net.creds");
+    let creds = Creds::parse(&fs::read_to_string(path).unwrap()).unwrap();
+    let key = creds.key().public().to_string();
+    fs::remove_file(world.org().join("issued.jsonl")).unwrap();
+    let lost = node.lost();
+    let revoked = world.rpc(&["org", "revoke", &key, "--yes"]);
+    assert_eq!(revoked.status.code(), Some(0), "{}", talk(&revoked));
+    assert!(
+        talk(&revoked).contains("not issued here"),
+        "{}",
+        talk(&revoked)
+    );
+    lost.await;
+}

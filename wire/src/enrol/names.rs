@@ -1,0 +1,174 @@
+//! Patterns of names: which machines a bootstrap token may bring in.
+//!
+//! ```text
+//! web-*.example.com     web-1.example.com, web-a7.example.com; not web-1.dmz.example.com
+//! **.lab.example.com    a.lab.example.com, a.b.lab.example.com; not lab.example.com
+//! ```
+//!
+//! A `*` stands for any characters of one part, none too, and never for a dot. A part that is `**` stands for one or more whole
+//! parts. Anything else stands for itself. Upper case is folded as in names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::identity::Identity;
+use crate::limits;
+
+/// A pattern of names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NamePattern(String);
+
+/// Why a text is no pattern of names.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NamePatternError {
+    /// Nothing, or more than a name can have.
+    #[error(
+        "a pattern of names has 1 to {limit} bytes, this one has {0}",
+        limit = limits::IDENTITY_BYTES
+    )]
+    Length(usize),
+    /// A character outside of the grammar.
+    #[error("`{pattern}` holds {character:?}; patterns are made of a-z, 0-9, -, _, * and dots")]
+    Character {
+        /// The whole text.
+        pattern: String,
+        /// The first character that does not belong.
+        character: char,
+    },
+    /// An empty or too long part, or `**` beside something else.
+    #[error(
+        "`{pattern}` has the part `{part}`; a part has 1 to {} characters, and `**` stands alone in one",
+        limits::LABEL_BYTES
+    )]
+    Part {
+        /// The whole text.
+        pattern: String,
+        /// The part between two dots.
+        part: String,
+    },
+}
+
+/// The part that stands for one or more parts.
+const PARTS: &str = "**";
+
+impl NamePattern {
+    /// Reads a pattern.
+    pub fn parse(text: &str) -> Result<Self, NamePatternError> {
+        if text.is_empty() || text.len() > limits::IDENTITY_BYTES {
+            return Err(NamePatternError::Length(text.len()));
+        }
+        let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.');
+        if let Some(character) = text.chars().find(|c| !belongs(*c)) {
+            let pattern = text.to_owned();
+            return Err(NamePatternError::Character { pattern, character });
+        }
+        let bad = |part: &&str| {
+            part.is_empty()
+                || part.len() > limits::LABEL_BYTES
+                || (part.contains(PARTS) && *part != PARTS)
+        };
+        match text.split('.').find(bad) {
+            Some(part) => Err(NamePatternError::Part {
+                pattern: text.to_owned(),
+                part: part.to_owned(),
+            }),
+            None => Ok(Self(text.to_ascii_lowercase())),
+        }
+    }
+
+    /// The pattern in its one spelling.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this name is meant. Takes time that grows with the product of both lengths, and no more.
+    pub fn matches(&self, name: &Identity) -> bool {
+        let pattern: Vec<&str> = self.0.split('.').collect();
+        let parts: Vec<&str> = name.as_str().split('.').collect();
+        wild(
+            &pattern,
+            &parts,
+            |part| *part == PARTS,
+            1,
+            |pattern, part| is_part(pattern, part),
+        )
+    }
+}
+
+/// Whether one part of a name is what a part of a pattern means.
+fn is_part(pattern: &str, part: &str) -> bool {
+    wild(
+        pattern.as_bytes(),
+        part.as_bytes(),
+        |byte| *byte == b'*',
+        0,
+        |pattern, byte| pattern == byte,
+    )
+}
+
+/// Whether items are what a pattern means, in which some stand for `least` items or more. After a mismatch only the last of
+/// those has to take one more: what those before it took can stay, because it was the least.
+fn wild<P, T>(
+    pattern: &[P],
+    items: &[T],
+    is_star: impl Fn(&P) -> bool,
+    least: usize,
+    is_same: impl Fn(&P, &T) -> bool,
+) -> bool {
+    let (mut at, mut item) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    loop {
+        let went_on = match pattern.get(at) {
+            Some(wanted) if is_star(wanted) => {
+                star = Some((at, item + least));
+                (at, item) = (at + 1, item + least);
+                item <= items.len()
+            }
+            Some(wanted) if items.get(item).is_some_and(|item| is_same(wanted, item)) => {
+                (at, item) = (at + 1, item + 1);
+                true
+            }
+            None if item == items.len() => return true,
+            _ => false,
+        };
+        if went_on {
+            continue;
+        }
+        match star {
+            Some((from, taken)) if taken < items.len() => {
+                star = Some((from, taken + 1));
+                (at, item) = (from + 1, taken + 1);
+            }
+            _ => return false,
+        }
+    }
+}
+
+impl fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for NamePattern {
+    type Err = NamePatternError;
+    fn from_str(text: &str) -> Result<Self, NamePatternError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for NamePattern {
+    type Error = NamePatternError;
+    fn try_from(text: String) -> Result<Self, NamePatternError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<NamePattern> for String {
+    fn from(pattern: NamePattern) -> Self {
+        pattern.0
+    }
+}
