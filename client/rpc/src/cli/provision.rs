@@ -19,15 +19,17 @@ pub enum Provision {
 }
 
 const TOKEN: &str = "\
-A `*` in a name stands for any characters of one part, never for a dot; a part that is `**` for one or more parts.
+A `*` in a name stands for any characters of one part, never for a dot; a part
+that is `**` for one or more parts.
 
-Whoever has the token can do one thing: ask to be enrolled under such a name. It is shared by all machines that are
-started with it. `rpc org revoke NAME` ends it early; nodes that came in by it stay.
+Whoever has the token can do one thing: ask to be enrolled under such a name.
+All machines that are started with it share it. `rpc org revoke NAME` ends it
+early; nodes that came in by it stay.
 
 Examples:
   rpc provision token --names 'web-*.example.com'
-  rpc provision token --names 'ci-*.example.com' --uses 20 --expires 2h --facts role=ci
-  rpc provision token --names '**.lab.example.com' --expires 90d --name lab --out lab.creds";
+  rpc provision token --names 'ci-*.acme.net' --uses 20 --expires 2h
+  rpc provision token --names '**.lab.acme.net' --facts role=lab --name lab";
 
 /// `rpc provision token`.
 #[derive(Debug, Args)]

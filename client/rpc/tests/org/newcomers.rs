@@ -225,7 +225,7 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
             newcomer
                 .publish(subject, Bytes::from_static(b"x"))
                 .await
-                .unwrap()
+                .unwrap();
         };
         refused(&newcomer, publish).await;
     }
@@ -247,7 +247,7 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
             enroller
                 .publish(subject, Bytes::from_static(b"x"))
                 .await
-                .unwrap()
+                .unwrap();
         };
         refused(&enroller, publish).await;
     }
