@@ -248,7 +248,7 @@ proptest! {
         if let Ok(pattern) = NamePattern::parse(&text) {
             let _ = pattern.matches(&identity("web-1.example.com"));
         }
-        let _ = Ticket::of(&[text.clone()]);
+        let _ = Ticket::of(std::slice::from_ref(&text));
         let _ = text.parse::<TicketFact>();
     }
 
@@ -397,7 +397,7 @@ fn an_expired_or_revoked_token_is_refused() {
 
     let bootstrap = place.bootstrap(&WEB);
     let revoked = place.trust(ISSUED + 1, |account| {
-        account.revoke(&bootstrap.public(), ISSUED)
+        account.revoke(&bootstrap.public(), ISSUED);
     });
     let bytes = seal_hello(
         &hello("web-1.example.com", &node, &bootstrap),
@@ -711,7 +711,7 @@ async fn a_revocation_reaches_an_enroller_that_runs() {
     let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
     welcome(enrol(&place, &enroller, &bootstrap, "web-1.example.com", &node).await);
     let newer = place.trust(ISSUED + 1, |account| {
-        account.revoke(&bootstrap.public(), ISSUED)
+        account.revoke(&bootstrap.public(), ISSUED);
     });
     enroller.update_newcomers(newer.token()).unwrap();
     assert!(enroller.update_newcomers(place.newcomers.token()).is_err());
