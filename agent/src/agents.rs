@@ -72,10 +72,14 @@ pub fn shelf(
     ))
 }
 
-/// What the node can be asked for in filters and by `get_data`, sorted by name.
-pub fn data_sources(catalog: muster_catalog::Options) -> Result<Vec<Data>, DataError> {
+/// What the node can be asked for in filters and by `get_data`, sorted by name. `state` is the daemon's state directory.
+pub fn data_sources(
+    catalog: muster_catalog::Options,
+    state: &Path,
+) -> Result<Vec<Data>, DataError> {
     let mut sources = [
         muster_catalog::data_sources(catalog)?,
+        muster_provision::data_sources(state.to_owned())?,
         muster_rpcutil::data_sources()?,
         muster_package::data_sources()?,
         muster_process::data_sources()?,
@@ -88,7 +92,7 @@ pub fn data_sources(catalog: muster_catalog::Options) -> Result<Vec<Data>, DataE
 
 /// The data sources as the configuration wants them.
 pub(crate) fn configured_data_sources(config: &Config) -> Result<Vec<Data>, AssembleError> {
-    Ok(data_sources(catalog_options(config)?)?)
+    Ok(data_sources(catalog_options(config)?, &config.paths.state)?)
 }
 
 fn agents(config: &Config, permits: &Desk) -> Result<Vec<Agent>, AssembleError> {
@@ -109,6 +113,16 @@ fn agents(config: &Config, permits: &Desk) -> Result<Vec<Agent>, AssembleError> 
             shell,
             config.paths.state.join("shell"),
         )?);
+    }
+    let puppetca: muster_puppetca::Options = plugin(config, "puppetca")?;
+    if puppetca.enabled {
+        let state = config.paths.state.join("puppetca");
+        agents.push(muster_puppetca::agent(puppetca, state)?);
+    }
+    let provision: muster_provision::Options = plugin(config, "provision")?;
+    if provision.is_enabled(&config.paths.state) {
+        let state = config.paths.state.clone();
+        agents.push(muster_provision::agent(provision, state)?);
     }
     Ok(agents)
 }

@@ -219,8 +219,11 @@ impl Mould {
             classes: Classes::new(self.directory.path().join("classes.txt")),
             policy: self.policy.clone(),
             registry: Arc::new(registry),
-            data_sources: muster_agent::agents::data_sources(muster_catalog::Options::default())
-                .unwrap(),
+            data_sources: muster_agent::agents::data_sources(
+                muster_catalog::Options::default(),
+                self.directory.path(),
+            )
+            .unwrap(),
             system: Arc::new(RealSystem::new(PathBuf::from("/"))),
             seen: Seen::in_memory(),
             audit: Arc::clone(self.logs.get(number / NODES_PER_LOG).unwrap()),

@@ -72,6 +72,26 @@ impl StateDir {
         write().map_err(file_error("write", &path))
     }
 
+    /// Makes a file as a whole where none is; tells whether it did. Of several who try at once one succeeds.
+    pub fn create_new(&self, name: &str, content: &[u8]) -> Result<bool, SystemError> {
+        let path = self.path.join(name);
+        let write = || {
+            let mut new = tempfile::NamedTempFile::new_in(&self.path)?;
+            new.write_all(content)?;
+            new.as_file().sync_all()?;
+            match new.persist_noclobber(&path) {
+                Ok(_) => {}
+                Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Ok(false);
+                }
+                Err(error) => return Err(error.error),
+            }
+            File::open(&self.path)?.sync_all()?;
+            Ok(true)
+        };
+        write().map_err(file_error("create", &path))
+    }
+
     /// A file that only grows, from the given length on: what lies behind it is cut off.
     pub fn appender(&self, name: &str, length: u64) -> Result<Appender, SystemError> {
         let path = self.path.join(name);

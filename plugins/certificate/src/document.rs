@@ -1,0 +1,251 @@
+//! Requests and certificates as values: what is in a PEM text that came from elsewhere.
+
+use sha2::{Digest, Sha256};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::cri_attributes::ParsedCriAttribute;
+use x509_parser::extensions::{GeneralName, ParsedExtension, SubjectAlternativeName};
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer as _;
+use x509_parser::x509::X509Name;
+
+/// Largest PEM text of one request or certificate, in bytes.
+pub const LARGEST: u64 = 64 * 1024;
+/// Puppet's extensions that give rights at the authority.
+const AUTHORISATIONS: &str = "1.3.6.1.4.1.34380.1.3.";
+
+/// What a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The common name.
+    pub name: String,
+    /// SHA-256 of the whole request.
+    pub fingerprint: String,
+    /// SHA-256 of the public key, with its algorithm (`SubjectPublicKeyInfo`).
+    pub public_key: String,
+    /// Other names, as Puppet's authority writes them.
+    pub alt_names: Vec<String>,
+    /// Object identifiers of extensions that give rights.
+    pub authorisations: Vec<String>,
+}
+
+/// What a certificate says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// The common name; empty where there is none.
+    pub name: String,
+    /// SHA-256 of the whole certificate.
+    pub fingerprint: String,
+    /// SHA-256 of the public key, with its algorithm.
+    pub public_key: String,
+    /// In upper-case hexadecimal, without leading zeros.
+    pub serial: String,
+    /// From when on it is valid, in seconds since 1970.
+    pub not_before: i64,
+    /// Until when, in seconds since 1970.
+    pub not_after: i64,
+}
+
+/// Why a text is no request or certificate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DocumentError {
+    /// It is no PEM text, or another thing in PEM form.
+    #[error("{0}")]
+    Pem(String),
+    /// Its content is not what it is called.
+    #[error("it is not well formed: {0}")]
+    Malformed(String),
+    /// It is for nobody, or for several.
+    #[error("its subject has not exactly one common name")]
+    Name,
+}
+
+impl Request {
+    /// Reads a request in PEM form. Its own signature is not looked at: that is the authority's work.
+    pub fn parse(pem: &str) -> Result<Self, DocumentError> {
+        let der = contents(pem, &["CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"])?;
+        let (rest, request) = X509CertificationRequest::from_der(&der)
+            .map_err(|error| DocumentError::Malformed(error.to_string()))?;
+        if !rest.is_empty() {
+            return Err(DocumentError::Malformed("more follows it".to_owned()));
+        }
+        let info = &request.certification_request_info;
+        let mut alt_names = Vec::new();
+        let mut authorisations = Vec::new();
+        for attribute in info.iter_attributes() {
+            let ParsedCriAttribute::ExtensionRequest(asked) = attribute.parsed_attribute() else {
+                continue;
+            };
+            for extension in &asked.extensions {
+                let oid = extension.oid.to_id_string();
+                match extension.parsed_extension() {
+                    ParsedExtension::SubjectAlternativeName(names) => {
+                        alt_names.extend(names_of(names));
+                    }
+                    _ if oid.starts_with(AUTHORISATIONS) => authorisations.push(oid),
+                    _ => {}
+                }
+            }
+        }
+        Ok(Self {
+            name: common_name(&info.subject).ok_or(DocumentError::Name)?,
+            fingerprint: sha256(&der),
+            public_key: sha256(info.subject_pki.raw),
+            alt_names,
+            authorisations,
+        })
+    }
+}
+
+impl Certificate {
+    /// Reads the first certificate of a PEM text. Does not verify it.
+    pub fn parse(pem: &str) -> Result<Self, DocumentError> {
+        let der = contents(pem, &["CERTIFICATE"])?;
+        let (_, certificate) = X509Certificate::from_der(&der)
+            .map_err(|error| DocumentError::Malformed(error.to_string()))?;
+        Ok(Self {
+            name: common_name(certificate.subject()).unwrap_or_default(),
+            fingerprint: sha256(&der),
+            public_key: sha256(certificate.public_key().raw),
+            serial: format!("{:X}", certificate.tbs_certificate.serial),
+            not_before: certificate.validity().not_before.timestamp(),
+            not_after: certificate.validity().not_after.timestamp(),
+        })
+    }
+}
+
+/// The first block of such a PEM text.
+fn contents(pem: &str, labels: &[&str]) -> Result<Vec<u8>, DocumentError> {
+    let problem = match Pem::iter_from_buffer(pem.as_bytes()).next() {
+        Some(Ok(block)) if labels.contains(&block.label.as_str()) => return Ok(block.contents),
+        Some(Ok(block)) => format!("it is a {}", block.label.escape_debug()),
+        Some(Err(error)) => format!("it is no PEM text: {error}"),
+        None => "it holds nothing in PEM form".to_owned(),
+    };
+    Err(DocumentError::Pem(problem))
+}
+
+fn common_name(subject: &X509Name<'_>) -> Option<String> {
+    let mut names = subject.iter_common_name();
+    let (Some(name), None) = (names.next(), names.next()) else {
+        return None;
+    };
+    name.as_str().ok().map(str::to_owned)
+}
+
+fn names_of(names: &SubjectAlternativeName<'_>) -> Vec<String> {
+    let word = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => format!("DNS:{name}"),
+        GeneralName::RFC822Name(name) => format!("email:{name}"),
+        GeneralName::URI(name) => format!("URI:{name}"),
+        GeneralName::IPAddress(bytes) => format!("IP:{}", address(bytes)),
+        other => format!("{other:?}"),
+    };
+    names.general_names.iter().map(word).collect()
+}
+
+fn address(bytes: &[u8]) -> String {
+    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+        return std::net::Ipv4Addr::from(four).to_string();
+    }
+    <[u8; 16]>::try_from(bytes).map_or_else(
+        |_| format!("{bytes:?}"),
+        |sixteen| std::net::Ipv6Addr::from(sixteen).to_string(),
+    )
+}
+
+/// As Puppet shows fingerprints: SHA-256 in upper-case hexadecimal with colons.
+pub fn sha256(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    let pairs: Vec<String> = digest.iter().map(|byte| format!("{byte:02X}")).collect();
+    pairs.join(":")
+}
+
+/// Whether two ways of writing a fingerprint mean the same one.
+pub fn same(one: &str, other: &str) -> bool {
+    let plain = |text: &str| text.replace(':', "").to_ascii_uppercase();
+    plain(one) == plain(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rcgen::{CertificateParams, CustomExtension, DnType, KeyPair, PublicKeyData as _};
+
+    use super::{Certificate, Request, same, sha256};
+
+    fn params(name: &str) -> CertificateParams {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params
+    }
+
+    #[test]
+    fn a_request_tells_name_key_other_names_and_rights() {
+        let key = KeyPair::generate().unwrap();
+        let plain = params("web1.acme.net").serialize_request(&key).unwrap();
+        let read = Request::parse(&plain.pem().unwrap()).unwrap();
+        assert_eq!(read.name, "web1.acme.net");
+        assert_eq!(read.fingerprint, sha256(plain.der()));
+        assert_eq!(read.public_key, sha256(&key.subject_public_key_info()));
+        assert!(read.alt_names.is_empty() && read.authorisations.is_empty());
+
+        let mut greedy =
+            CertificateParams::new(vec!["puppet".to_owned(), "10.0.0.1".to_owned()]).unwrap();
+        greedy.distinguished_name = params("web1.acme.net").distinguished_name;
+        let oid = [1, 3, 6, 1, 4, 1, 34380, 1, 3, 39];
+        // An UTF8String "true", as Puppet writes extensions.
+        let yes = vec![12, 4, b't', b'r', b'u', b'e'];
+        greedy.custom_extensions = vec![CustomExtension::from_oid_content(&oid, yes)];
+        let greedy = greedy.serialize_request(&key).unwrap().pem().unwrap();
+        let read = Request::parse(&greedy).unwrap();
+        assert_eq!(read.alt_names, ["DNS:puppet", "IP:10.0.0.1"]);
+        assert_eq!(read.authorisations, ["1.3.6.1.4.1.34380.1.3.39"]);
+    }
+
+    #[test]
+    fn a_certificate_tells_serial_key_and_time() {
+        let key = KeyPair::generate().unwrap();
+        let mut params = params("web1.acme.net");
+        params.serial_number = Some(rcgen::SerialNumber::from(47_u64));
+        let made = params.self_signed(&key).unwrap();
+        let read = Certificate::parse(&made.pem()).unwrap();
+        assert_eq!(read.serial, "2F");
+        assert_eq!(read.public_key, sha256(&key.subject_public_key_info()));
+        assert!(read.not_before < read.not_after);
+        assert!(Request::parse(&made.pem()).is_err());
+    }
+
+    #[test]
+    fn a_fingerprint_may_be_written_with_and_without_colons() {
+        assert!(same("AB:cd", "abCD"));
+        assert!(!same("AB:CD", "AB:CE"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_harm(text in "\\PC{0,300}", bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Request::parse(&text);
+            let _ = Certificate::parse(&text);
+            let made = rcgen_pem(&bytes);
+            prop_assert!(Request::parse(&made).is_err());
+        }
+    }
+
+    /// Any bytes in the clothes of a request.
+    fn rcgen_pem(bytes: &[u8]) -> String {
+        use std::fmt::Write as _;
+        const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut text = String::new();
+        for chunk in bytes.chunks_exact(3) {
+            let [a, b, c] = chunk else { continue };
+            let word = u32::from(*a) << 16 | u32::from(*b) << 8 | u32::from(*c);
+            for shift in [18, 12, 6, 0] {
+                let index = usize::try_from((word >> shift) & 63).unwrap_or(0);
+                let _ = write!(text, "{}", char::from(ALPHABET[index]));
+            }
+        }
+        format!("-----BEGIN CERTIFICATE REQUEST-----\n{text}\n-----END CERTIFICATE REQUEST-----\n")
+    }
+}

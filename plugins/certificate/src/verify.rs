@@ -1,0 +1,198 @@
+//! Whether a certificate is one: signed by that authority, for that key, valid now and not revoked as far as is known here.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustls::RootCertStore;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
+
+/// Why a certificate is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// The text holds no certificate.
+    #[error("it cannot be read: {0}")]
+    Certificate(String),
+    /// The key's text holds no key that can be used.
+    #[error("its private key cannot be read")]
+    Key,
+    /// The certificate is for another key.
+    #[error("it is not for the private key of this node")]
+    OtherKey,
+    /// The authority's text holds no certificate.
+    #[error("the authority's certificate cannot be read: {0}")]
+    Authority(String),
+    /// The authority did not sign it, or it is not valid now.
+    #[error("the authority that this node knows does not vouch for it: {0}")]
+    Untrusted(String),
+}
+
+/// Whether a certificate was signed by the authority, is for the key, and is valid at that time. Texts are PEM; an authority may be
+/// several certificates. `revoked` are revocation lists, PEM; those that cannot be read are left out.
+pub fn verify(
+    certificate: &str,
+    key: &str,
+    authority: &str,
+    revoked: Option<&str>,
+    now: SystemTime,
+) -> Result<(), Unfit> {
+    let chain: Vec<CertificateDer<'_>> = CertificateDer::pem_slice_iter(certificate.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|error| Unfit::Certificate(error.to_string()))?;
+    let Some((own, above)) = chain.split_first() else {
+        return Err(Unfit::Certificate("it holds no certificate".to_owned()));
+    };
+    let (_, parsed) =
+        X509Certificate::from_der(own).map_err(|error| Unfit::Certificate(error.to_string()))?;
+    // The parser's own words could quote what it read.
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| Unfit::Key)?;
+    let key = ring::sign::any_supported_type(&key).map_err(|_| Unfit::Key)?;
+    let public = key.public_key().ok_or(Unfit::Key)?;
+    if public.as_ref() != parsed.public_key().raw {
+        return Err(Unfit::OtherKey);
+    }
+    let mut roots = RootCertStore::empty();
+    for root in CertificateDer::pem_slice_iter(authority.as_bytes()) {
+        let root = root.map_err(|error| Unfit::Authority(error.to_string()))?;
+        roots
+            .add(root)
+            .map_err(|error| Unfit::Authority(error.to_string()))?;
+    }
+    let lists = revoked.map_or_else(Vec::new, lists);
+    let provider = Arc::new(ring::default_provider());
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let verifier = builder
+        .with_crls(lists)
+        .only_check_end_entity_revocation()
+        .allow_unknown_revocation_status()
+        .build()
+        .map_err(|error| Unfit::Authority(error.to_string()))?;
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    verifier
+        .verify_client_cert(own, above, UnixTime::since_unix_epoch(now))
+        .map_err(|error| Unfit::Untrusted(error.to_string()))?;
+    Ok(())
+}
+
+/// Revocation lists that can be used.
+fn lists(pem: &str) -> Vec<CertificateRevocationListDer<'static>> {
+    let usable = |list: &CertificateRevocationListDer<'_>| {
+        x509_parser::revocation_list::CertificateRevocationList::from_der(list).is_ok()
+    };
+    CertificateRevocationListDer::pem_slice_iter(pem.as_bytes())
+        .filter_map(Result::ok)
+        .filter(usable)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+    use super::{Unfit, verify};
+
+    struct Authority {
+        issuer: Issuer<'static, KeyPair>,
+        pem: String,
+    }
+
+    fn authority() -> Authority {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "CA");
+        let pem = params.self_signed(&key).unwrap().pem();
+        Authority {
+            issuer: Issuer::new(params, key),
+            pem,
+        }
+    }
+
+    fn sign(authority: &Authority, key: &KeyPair) -> String {
+        let params = CertificateParams::new(vec!["web1".to_owned()]).unwrap();
+        params.signed_by(key, &authority.issuer).unwrap().pem()
+    }
+
+    #[test]
+    fn certificate_key_and_authority_must_go_together() {
+        let (ours, theirs) = (authority(), authority());
+        let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let certificate = sign(&ours, &key);
+        let now = SystemTime::now();
+        let check =
+            |certificate: &str, key: &str, ca: &str, now| verify(certificate, key, ca, None, now);
+        let key_pem = key.serialize_pem();
+        assert_eq!(check(&certificate, &key_pem, &ours.pem, now), Ok(()));
+        let both = format!("{}{}", theirs.pem, ours.pem);
+        assert_eq!(check(&certificate, &key_pem, &both, now), Ok(()));
+        assert_eq!(
+            check(&certificate, &other.serialize_pem(), &ours.pem, now),
+            Err(Unfit::OtherKey)
+        );
+        assert!(matches!(
+            check(&certificate, &key_pem, &theirs.pem, now),
+            Err(Unfit::Untrusted(_))
+        ));
+        // Until the year 4096, as rcgen makes them.
+        let late = now + Duration::from_hours(24 * 366 * 3000);
+        assert!(matches!(
+            check(&certificate, &key_pem, &ours.pem, late),
+            Err(Unfit::Untrusted(_))
+        ));
+        for text in ["", "garbage", &key_pem] {
+            assert!(matches!(
+                check(text, &key_pem, &ours.pem, now),
+                Err(Unfit::Certificate(_))
+            ));
+            assert!(matches!(
+                check(&certificate, &key_pem, text, now),
+                Err(Unfit::Authority(_))
+            ));
+        }
+        assert_eq!(
+            check(&certificate, "garbage", &ours.pem, now),
+            Err(Unfit::Key)
+        );
+    }
+
+    #[test]
+    fn what_the_list_revokes_is_none() {
+        let ours = authority();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["web1".to_owned()]).unwrap();
+        params.serial_number = Some(rcgen::SerialNumber::from(7_u64));
+        let certificate = params.signed_by(&key, &ours.issuer).unwrap().pem();
+        let day = Duration::from_hours(24);
+        let list = |serial: u64| {
+            let now = rcgen::date_time_ymd(2020, 1, 1);
+            let revoked = rcgen::RevokedCertParams {
+                serial_number: rcgen::SerialNumber::from(serial),
+                revocation_time: now,
+                reason_code: None,
+                invalidity_date: None,
+            };
+            let params = rcgen::CertificateRevocationListParams {
+                this_update: now,
+                next_update: now + day,
+                crl_number: rcgen::SerialNumber::from(1_u64),
+                issuing_distribution_point: None,
+                revoked_certs: vec![revoked],
+                key_identifier_method: rcgen::KeyIdMethod::Sha256,
+            };
+            params.signed_by(&ours.issuer).unwrap().pem().unwrap()
+        };
+        let check = |list: &str| {
+            let key = key.serialize_pem();
+            verify(&certificate, &key, &ours.pem, Some(list), SystemTime::now())
+        };
+        assert_eq!(check(&list(8)), Ok(()));
+        assert!(matches!(check(&list(7)), Err(Unfit::Untrusted(_))));
+        assert_eq!(check("no list"), Ok(()));
+    }
+}

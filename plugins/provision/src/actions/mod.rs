@@ -1,0 +1,56 @@
+//! One file for each kind of step.
+
+mod certificate;
+mod daemonize;
+mod hosts;
+mod lock;
+mod marks;
+mod run;
+
+pub(crate) use certificate::{HasCert, RequestCertificate};
+pub(crate) use daemonize::DaemonizePuppet;
+pub(crate) use hosts::SetPuppetHost;
+pub(crate) use lock::{IsLocked, Lock, Unlock};
+pub(crate) use marks::{Disable, IsDisabled, Release, Reprovision};
+pub(crate) use run::{BootstrapPuppet, RunPuppet};
+
+use muster_api::ActionError;
+use serde::Deserialize;
+
+/// The input of an action that needs nothing.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Nothing {}
+
+/// The input of a step that needs nothing but the right to do it.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Fenced {
+    fence: Option<u64>,
+}
+
+/// Which server is asked, as arguments of Puppet.
+fn server(server: Option<&str>, port: Option<u64>) -> Result<Vec<String>, ActionError> {
+    let mut words = Vec::new();
+    if let Some(server) = server {
+        if server.starts_with('-') {
+            return Err(ActionError::invalid(format!(
+                "`{server}` is no name of a server"
+            )));
+        }
+        words.extend(["--server".to_owned(), server.to_owned()]);
+    }
+    if let Some(port) = port {
+        let port = u16::try_from(port).ok().filter(|port| *port > 0);
+        let port = port.ok_or_else(|| ActionError::invalid("port must be between 1 and 65535"))?;
+        // Of the authority too: it follows the server's port only where nothing else is configured.
+        let port = port.to_string();
+        words.extend([
+            "--serverport".to_owned(),
+            port.clone(),
+            "--ca_port".to_owned(),
+            port,
+        ]);
+    }
+    Ok(words)
+}

@@ -1,0 +1,126 @@
+//! The hosts file: the lines that say where the Puppet server is, and no other line. Pure.
+
+use std::net::IpAddr;
+
+/// What stands behind our lines, and nobody else's.
+const MARK: &str = "# managed by rpc provision";
+
+/// The line for a name at an address, without its end.
+fn line(address: IpAddr, host: &str) -> String {
+    format!("{address}\t{host}\t{MARK}")
+}
+
+/// The file with our lines for this name, one for each address, and how they look. Everything else stays byte by byte.
+///
+/// They stand before the first line of somebody else that has the name: the first line counts.
+pub(crate) fn edit(file: &[u8], host: &str, addresses: &[IpAddr]) -> (Vec<u8>, Vec<String>) {
+    let ours: Vec<String> = addresses.iter().map(|one| line(*one, host)).collect();
+    let block: Vec<u8> = ours
+        .iter()
+        .flat_map(|line| format!("{line}\n").into_bytes())
+        .collect();
+    let mut edited = Vec::with_capacity(file.len() + block.len());
+    let mut is_written = false;
+    for line in file.split_inclusive(|byte| *byte == b'\n') {
+        let text = String::from_utf8_lossy(line);
+        let names = names(&text);
+        if !names.contains(&host) {
+            edited.extend_from_slice(line);
+            continue;
+        }
+        if !is_written {
+            edited.extend_from_slice(&block);
+            is_written = true;
+        }
+        if !is_ours(&text) {
+            edited.extend_from_slice(line);
+        }
+    }
+    if !is_written {
+        if edited.last().is_some_and(|byte| *byte != b'\n') {
+            edited.push(b'\n');
+        }
+        edited.extend_from_slice(&block);
+    }
+    (edited, ours)
+}
+
+fn is_ours(line: &str) -> bool {
+    line.trim_end().ends_with(MARK)
+}
+
+/// The names on a line.
+fn names(line: &str) -> Vec<&str> {
+    let plain = line.split('#').next().unwrap_or_default();
+    plain.split_whitespace().skip(1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use proptest::prelude::*;
+
+    use super::{MARK, edit};
+
+    const FILE: &str = "127.0.0.1 localhost\n# puppet lives here\n10.0.0.9 puppetdb.acme.net puppetdb\n\n::1 localhost ip6-localhost\n";
+
+    fn edited(file: &str, addresses: &[&str]) -> String {
+        let addresses: Vec<IpAddr> = addresses.iter().map(|one| one.parse().unwrap()).collect();
+        let (bytes, lines) = edit(file.as_bytes(), "puppet", &addresses);
+        assert_eq!(lines.len(), addresses.len());
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn only_our_own_lines_change() {
+        let once = edited(FILE, &["192.0.2.10"]);
+        assert_eq!(once, format!("{FILE}192.0.2.10\tpuppet\t{MARK}\n"));
+        assert_eq!(edited(&once, &["192.0.2.10"]), once);
+        let both = edited(&once, &["192.0.2.11", "2001:db8::1"]);
+        assert_eq!(
+            both,
+            format!("{FILE}192.0.2.11\tpuppet\t{MARK}\n2001:db8::1\tpuppet\t{MARK}\n")
+        );
+        // What one kind of address no longer has is gone.
+        assert_eq!(edited(&both, &["192.0.2.10"]), once);
+    }
+
+    #[test]
+    fn a_line_of_somebody_else_stays_and_ours_comes_before_it() {
+        let file = "127.0.0.1 localhost\n10.0.0.1 puppet salt # by hand\n";
+        assert_eq!(
+            edited(file, &["192.0.2.10"]),
+            format!(
+                "127.0.0.1 localhost\n192.0.2.10\tpuppet\t{MARK}\n10.0.0.1 puppet salt # by hand\n"
+            )
+        );
+        assert_eq!(
+            edited("10.0.0.1 x", &["::1"]),
+            format!("10.0.0.1 x\n::1\tpuppet\t{MARK}\n")
+        );
+        assert_eq!(edited("", &["::1"]), format!("::1\tpuppet\t{MARK}\n"));
+    }
+
+    proptest! {
+        #[test]
+        fn twice_is_once_and_no_other_line_is_touched(
+            file in proptest::collection::vec(
+                prop_oneof!["[ -~\\t]{0,30}", Just("10.1.1.1 puppet".to_owned()), Just(format!("1.1.1.1\tpuppet\t{MARK}"))],
+                0..8,
+            ),
+            v4 in any::<[u8; 4]>(),
+        ) {
+            let file = file.join("\n");
+            let address = [IpAddr::from(v4)];
+            let (once, _) = edit(file.as_bytes(), "puppet", &address);
+            let (twice, _) = edit(&once, "puppet", &address);
+            prop_assert_eq!(&once, &twice);
+            let others = |bytes: &[u8]| -> Vec<String> {
+                let text = String::from_utf8_lossy(bytes).into_owned();
+                text.lines().filter(|line| !line.ends_with(MARK)).map(str::to_owned).collect()
+            };
+            prop_assert_eq!(others(file.as_bytes()), others(&once));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What the operator of a node allows: the table `plugins.provision` of the daemon's configuration.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::hold::{DISABLED, MARKER};
+
+/// The options. Unknown keys are refused.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Whether the node has the agent. When absent: where the daemon is or was in provisioning mode.
+    pub enabled: Option<bool>,
+    /// Program and first arguments of Puppet. When empty: Puppet's own packages', or `puppet`.
+    pub command: Vec<String>,
+    /// What comes after every call's own arguments, such as `--confdir DIR`.
+    pub arguments: Vec<String>,
+    /// The environment of the first run.
+    pub bootstrap_environment: String,
+    /// The hosts file.
+    pub hosts: PathBuf,
+    /// The service that runs Puppet's agent in the background.
+    pub service: String,
+    /// A command to run in place of starting that service.
+    pub daemon_command: Vec<String>,
+    /// Longest run of Puppet, in seconds.
+    pub run_timeout: u64,
+    /// Longest time for a request of a certificate, in seconds.
+    pub request_timeout: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            enabled: None,
+            command: Vec::new(),
+            arguments: Vec::new(),
+            bootstrap_environment: "bootstrap".to_owned(),
+            hosts: "/etc/hosts".into(),
+            service: "puppet".to_owned(),
+            daemon_command: Vec::new(),
+            run_timeout: 3000,
+            request_timeout: 300,
+        }
+    }
+}
+
+impl Options {
+    /// Whether a node with this state has the agent.
+    pub fn is_enabled(&self, state: &Path) -> bool {
+        let was = || {
+            [MARKER, DISABLED]
+                .iter()
+                .any(|name| state.join(name).exists())
+        };
+        self.enabled.unwrap_or_else(was)
+    }
+}

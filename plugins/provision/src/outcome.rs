@@ -1,0 +1,267 @@
+//! What became of a run, from everything that it left. An exit code alone says little: 1 stands for a dozen things. Pure.
+
+use serde::Serialize;
+
+use crate::summary::Summary;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Class {
+    Clean,
+    Changed,
+    Failed,
+    #[serde(rename = "failed+changed")]
+    FailedChanged,
+    // There was no catalog, or it was refused.
+    NotApplied,
+    // Somebody disabled Puppet's agent.
+    Disabled,
+    // Another run goes on.
+    Locked,
+    // The certificate is not signed, or is not one.
+    NoCertificate,
+    // It was ended from outside.
+    Stopped,
+    // It took too long.
+    Timeout,
+}
+
+impl Class {
+    /// Whether the node is now what its catalog says.
+    pub(crate) const fn is_good(self) -> bool {
+        matches!(self, Self::Clean | Self::Changed)
+    }
+}
+
+/// How the process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Code(i32),
+    Timeout,
+    Cancelled,
+}
+
+/// What a run left.
+#[derive(Debug)]
+pub(crate) struct Evidence<'a> {
+    pub(crate) exit: Exit,
+    /// The summary, if this run has written one.
+    pub(crate) summary: Option<&'a Summary>,
+    /// Why the agent is disabled, if it is.
+    pub(crate) disabled: Option<&'a str>,
+    /// Whether another process holds Puppet's lock.
+    pub(crate) is_locked: bool,
+    /// What was printed.
+    pub(crate) text: &'a str,
+}
+
+/// What Puppet says when it has no certificate that it can use.
+const CERTIFICATE: [&str; 5] = [
+    "Couldn't fetch certificate from CA server",
+    "has not been signed yet",
+    "certificate verify failed",
+    "does not match its private key",
+    "SSL_connect",
+];
+
+/// How the run ended, and in words why, if it did not end well.
+pub(crate) fn judge(evidence: &Evidence<'_>) -> (Class, String) {
+    let code = match evidence.exit {
+        Exit::Timeout => {
+            return (
+                Class::Timeout,
+                "the run took too long and was stopped".to_owned(),
+            );
+        }
+        Exit::Cancelled => {
+            return (
+                Class::Stopped,
+                "the run was stopped: the call was cancelled".to_owned(),
+            );
+        }
+        Exit::Code(code) => code,
+    };
+    if code > 128 {
+        let message = format!("the run was ended by signal {}", code - 128);
+        return (Class::Stopped, message);
+    }
+    if code == 1 {
+        return not_made(evidence);
+    }
+    let Some(summary) = evidence.summary else {
+        // A run that gets TERM ends with 0.
+        let message = format!("the run ended with {code} and left no summary: it was stopped");
+        return (Class::Stopped, message);
+    };
+    if !summary.was_applied() {
+        return (
+            Class::NotApplied,
+            format!("no catalog was applied: {}", reason(evidence.text)),
+        );
+    }
+    let (failures, changed) = (summary.failures(), summary.count("changed") > 0);
+    let total = summary.count("total");
+    match (code, failures) {
+        (0 | 2, 0) if changed || code == 2 => (Class::Changed, String::new()),
+        (0, 0) => (Class::Clean, String::new()),
+        (0 | 2 | 4 | 6, _) => {
+            let class = if changed || code == 6 {
+                Class::FailedChanged
+            } else {
+                Class::Failed
+            };
+            let message = format!(
+                "{failures} of {total} resources failed (exit code {code}): {}",
+                reason(evidence.text)
+            );
+            (class, message)
+        }
+        _ => (
+            Class::NotApplied,
+            format!("Puppet ended with {code}: {}", reason(evidence.text)),
+        ),
+    }
+}
+
+/// Exit code 1: which of the many things it stands for.
+fn not_made(evidence: &Evidence<'_>) -> (Class, String) {
+    let said = |words: &str| evidence.text.contains(words);
+    if let Some(why) = evidence.disabled {
+        return (
+            Class::Disabled,
+            format!("Puppet's agent is disabled on this node (Reason: '{why}')"),
+        );
+    }
+    if evidence.is_locked || said("already in progress") {
+        return (
+            Class::Locked,
+            "another run of Puppet goes on on this node".to_owned(),
+        );
+    }
+    let reason = reason(evidence.text);
+    if CERTIFICATE.iter().any(|words| said(words)) {
+        return (
+            Class::NoCertificate,
+            format!("Puppet has no certificate that it can use: {reason}"),
+        );
+    }
+    (
+        Class::NotApplied,
+        format!("the run was not made (exit code 1): {reason}"),
+    )
+}
+
+/// The first error that Puppet printed, as one line.
+pub(crate) fn reason(text: &str) -> String {
+    const LONGEST: usize = 300;
+    let error = text.lines().find_map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix("Error: ")
+            .or_else(|| line.strip_prefix("Exiting; "))
+    });
+    let line = error.or_else(|| text.lines().rfind(|line| !line.trim().is_empty()));
+    let line = line.unwrap_or("it printed nothing");
+    line.chars()
+        .filter(|c| !c.is_control())
+        .take(LONGEST)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Class, Evidence, Exit, judge};
+    use crate::summary::Summary;
+
+    /// As Puppet 7.23 writes it.
+    fn summary(changed: u64, failed: u64) -> Summary {
+        let text = format!(
+            "---\nversion:\n  config: 1790000000\n  puppet: 7.23.0\napplication:\n  run_mode: agent\n  initial_environment: production\n  converged_environment: production\n\
+             resources:\n  changed: {changed}\n  corrective_change: 0\n  failed: {failed}\n  failed_to_restart: 0\n  out_of_sync: 2\n  restarted: 0\n  scheduled: 0\n  skipped: 0\n  total: 9\n\
+             time:\n  config_retrieval: 0.1\n  total: 1.2\n  last_run: 1790000001\nchanges:\n  total: {changed}\nevents:\n  failure: {failed}\n  success: {changed}\n  total: 2\n"
+        );
+        Summary::parse(&text).unwrap()
+    }
+
+    /// A catalog could not be had: every counter is 0.
+    const EMPTY: &str = "---\nversion:\n  config:\n  puppet: 7.23.0\nresources:\n  changed: 0\n  failed: 0\n  failed_to_restart: 0\n  total: 0\nevents:\n  failure: 0\n  total: 0\ntime:\n  total: 1\n  last_run: 1790000001\n";
+
+    fn class(exit: Exit, summary: Option<&Summary>, text: &str) -> Class {
+        let evidence = Evidence {
+            exit,
+            summary,
+            disabled: None,
+            is_locked: false,
+            text,
+        };
+        judge(&evidence).0
+    }
+
+    /// A9.6: 1, 4 and 6 are all failures, and none is like the other.
+    #[test]
+    fn every_way_to_end_is_told_apart() {
+        let code = Exit::Code;
+        assert_eq!(class(code(0), Some(&summary(0, 0)), ""), Class::Clean);
+        assert_eq!(class(code(2), Some(&summary(2, 0)), ""), Class::Changed);
+        assert_eq!(class(code(4), Some(&summary(0, 1)), ""), Class::Failed);
+        assert_eq!(
+            class(code(6), Some(&summary(1, 1)), ""),
+            Class::FailedChanged
+        );
+        // The code claims success, the summary knows better.
+        assert_eq!(class(code(0), Some(&summary(0, 1)), ""), Class::Failed);
+        assert_eq!(
+            class(
+                code(1),
+                None,
+                "Error: Could not retrieve catalog from remote server"
+            ),
+            Class::NotApplied
+        );
+        let empty = Summary::parse(EMPTY).unwrap();
+        for ended in [0, 1, 2, 4] {
+            assert_eq!(
+                class(code(ended), Some(&empty), ""),
+                Class::NotApplied,
+                "{ended}"
+            );
+        }
+        let text = "Error: Couldn't fetch certificate from CA server; you might still need to sign this agent's certificate (web1).";
+        assert_eq!(class(code(1), None, text), Class::NoCertificate);
+        let text =
+            "Notice: Run of Puppet configuration client already in progress; skipping  (/x exists)";
+        assert_eq!(class(code(1), None, text), Class::Locked);
+        assert_eq!(
+            class(code(0), None, "Notice: Caught TERM; exiting"),
+            Class::Stopped
+        );
+        assert_eq!(class(code(137), None, ""), Class::Stopped);
+        assert_eq!(class(Exit::Timeout, None, ""), Class::Timeout);
+        assert_eq!(class(Exit::Cancelled, None, ""), Class::Stopped);
+        assert_eq!(class(code(3), Some(&summary(0, 0)), ""), Class::NotApplied);
+    }
+
+    #[test]
+    fn who_disabled_the_agent_is_told() {
+        let evidence = Evidence {
+            exit: Exit::Code(1),
+            summary: None,
+            disabled: Some("hand hacking"),
+            is_locked: true,
+            text: "",
+        };
+        let (class, message) = judge(&evidence);
+        assert_eq!(class, Class::Disabled);
+        assert!(message.contains("hand hacking"), "{message}");
+        for class in [
+            Class::Failed,
+            Class::FailedChanged,
+            Class::Disabled,
+            Class::Locked,
+            Class::NotApplied,
+        ] {
+            assert!(!class.is_good());
+        }
+    }
+}

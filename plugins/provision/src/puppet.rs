@@ -1,0 +1,238 @@
+//! Puppet on this machine: where its files are, and how it is called. Argument arrays only; everything blocks.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use muster_api::progress::Sink;
+use muster_api::system::command::{Cancel, Listener};
+use muster_api::system::error::chain;
+use muster_api::system::pid_lock;
+use muster_api::system::{Command, Metadata, Output, System, SystemError};
+use muster_api::{ActionError, Context};
+use muster_certificate::LARGEST;
+use serde_json::{Value, json};
+
+use crate::options::Options;
+use crate::outcome::reason;
+use crate::summary::{self, Summary};
+
+/// Where Puppet's own packages have it.
+const OWN: &str = "/opt/puppetlabs/bin/puppet";
+/// The settings that say where things are.
+const SETTINGS: [&str; 10] = [
+    "certname",
+    "hostcert",
+    "hostprivkey",
+    "hostpubkey",
+    "hostcsr",
+    "localcacert",
+    "hostcrl",
+    "lastrunfile",
+    "agent_disabled_lockfile",
+    "agent_catalog_run_lockfile",
+];
+/// Time to tell them, in seconds: the machine may be busy with its first minutes.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Bytes of output that are kept, to judge by.
+const KEPT: usize = 4 * 1024 * 1024;
+/// So much of the end of it is answered, in bytes.
+const ANSWERED: usize = 16 * 1024;
+/// Longest line that is told while Puppet runs, in characters.
+const LINE: usize = 1000;
+
+/// Puppet, for one call.
+pub(crate) struct Puppet<'a> {
+    options: &'a Options,
+    system: &'a dyn System,
+    progress: Sink,
+    cancel: Cancel,
+    timeout: Duration,
+}
+
+/// Where things are.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    pub(crate) certname: String,
+    settings: BTreeMap<String, String>,
+}
+
+impl Places {
+    /// A path among the settings.
+    pub(crate) fn path(&self, setting: &str) -> PathBuf {
+        self.settings
+            .get(setting)
+            .map(PathBuf::from)
+            .unwrap_or_default()
+    }
+}
+
+impl<'a> Puppet<'a> {
+    pub(crate) fn new(
+        options: &'a Options,
+        cx: &'a Context,
+        cancel: Cancel,
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            options,
+            system: &*cx.system,
+            progress: cx.progress.clone(),
+            cancel,
+            timeout,
+        }
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let program = match self.options.command.as_slice() {
+            [] if self.is_there(Path::new(OWN)) => vec![OWN.to_owned()],
+            [] => vec!["puppet".to_owned()],
+            given => given.to_vec(),
+        };
+        let words = words.iter().map(|word| (*word).to_owned());
+        let arguments = self.options.arguments.iter().cloned();
+        let mut command = Command::new(program.into_iter().chain(words).chain(arguments));
+        // Ruby takes everything for ASCII otherwise.
+        for name in ["LC_ALL", "LANG"] {
+            command.env.insert(name.to_owned(), "C.UTF-8".to_owned());
+        }
+        command.cancel = self.cancel.clone();
+        command.timeout = Some(self.timeout);
+        command.output_limit = KEPT;
+        command
+    }
+
+    fn is_there(&self, path: &Path) -> bool {
+        matches!(self.system.metadata(path), Ok(Some(_)))
+    }
+
+    /// Runs it to its end, whatever that is; a caller that listens hears its lines.
+    pub(crate) fn run(&self, words: &[&str]) -> Result<Output, SystemError> {
+        let mut command = self.command(words);
+        if self.progress.is_wanted() {
+            let (progress, rest) = (self.progress.clone(), Mutex::new(String::new()));
+            command.listener = Some(Listener::new(move |_, bytes| {
+                let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
+                tell(&progress, &mut rest, bytes);
+            }));
+        }
+        self.system.run(&command)
+    }
+
+    /// Where things are. Puppet is asked: only it knows what its configuration means.
+    pub(crate) fn places(&self) -> Result<Places, ActionError> {
+        let words = [&["config", "print", "--section", "agent"], &SETTINGS[..]].concat();
+        let mut command = self.command(&words);
+        command.timeout = Some(PATIENCE.min(self.timeout));
+        let output = self.system.run(&command).map_err(|error| failed(&error))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let settings: BTreeMap<String, String> = text
+            .lines()
+            .filter_map(|line| line.split_once(" = "))
+            .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+            .collect();
+        let missing = SETTINGS
+            .iter()
+            .find(|name| settings.get(**name).is_none_or(String::is_empty));
+        if let Some(missing) = missing {
+            return Err(ActionError::failed(format!(
+                "Puppet does not tell its setting {missing} (`{}` ended with {}): {}",
+                words.join(" "),
+                output.code,
+                reason(&output.text())
+            )));
+        }
+        let certname = settings.get("certname").cloned().unwrap_or_default();
+        Ok(Places { certname, settings })
+    }
+
+    /// A text of a certificate and its like; `None` when there is none.
+    pub(crate) fn text(&self, path: &Path) -> Result<Option<String>, ActionError> {
+        match self.system.read(path, 16 * LARGEST) {
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Which summary is there, so that a later one is known for another.
+    pub(crate) fn summary_mark(&self, places: &Places) -> Option<(u64, std::time::SystemTime)> {
+        let found = self.system.metadata(&places.path("lastrunfile")).ok()??;
+        let Metadata { inode, changed, .. } = found;
+        Some((inode, changed))
+    }
+
+    /// The summary that is there.
+    pub(crate) fn summary(&self, places: &Places) -> Option<Summary> {
+        let path = places.path("lastrunfile");
+        let bytes = self.system.read(&path, summary::LARGEST).ok()?;
+        Summary::parse(&String::from_utf8_lossy(&bytes))
+    }
+
+    /// Why somebody disabled Puppet's agent, if somebody did. The file alone disables, whatever is in it.
+    pub(crate) fn disabled(&self, places: &Places) -> Option<String> {
+        let path = places.path("agent_disabled_lockfile");
+        let bytes = match self.system.read(&path, LARGEST) {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_not_found() => return None,
+            Err(_) => Vec::new(),
+        };
+        let document: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let message = document.get("disabled_message").and_then(Value::as_str);
+        let message = message.unwrap_or("reason not specified");
+        Some(
+            message
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(300)
+                .collect(),
+        )
+    }
+
+    /// Whether a run of Puppet goes on, by Puppet's own lock.
+    pub(crate) fn is_locked(&self, places: &Places) -> bool {
+        let path = places.path("agent_catalog_run_lockfile");
+        let inside = path.strip_prefix("/").unwrap_or(&path);
+        pid_lock::holder(&self.system.root().join(inside)).is_some()
+    }
+}
+
+/// The end of what a program printed, as a text without what steers a terminal.
+pub(crate) fn shown(output: &Output) -> String {
+    let from = output.combined.len().saturating_sub(ANSWERED);
+    let end = output.combined.get(from..).unwrap_or_default();
+    let text = String::from_utf8_lossy(end);
+    text.chars()
+        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
+        .collect()
+}
+
+/// A machine that would not.
+pub(crate) fn failed(error: &SystemError) -> ActionError {
+    ActionError::failed(chain(error))
+}
+
+/// Tells each line that is whole.
+fn tell(progress: &Sink, rest: &mut String, bytes: &[u8]) {
+    rest.push_str(&String::from_utf8_lossy(bytes));
+    while let Some((line, after)) = rest.split_once('\n') {
+        let plain: String = line
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(LINE)
+            .collect();
+        if !plain.is_empty() {
+            progress.emit(json!({ "message": plain }));
+        }
+        *rest = after.to_owned();
+    }
+    // A line without an end is not gathered for ever.
+    if rest.len() > 4 * LINE {
+        rest.clear();
+    }
+}

@@ -1,0 +1,280 @@
+//! Puppet Server's CA API, version 1, with a client certificate. Says what the server says; decides nothing.
+//!
+//! Connections are TLS and verified against the configured authority. No proxy of the environment is used, no redirect followed.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_certificate::LARGEST;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use ureq::http::Response;
+use ureq::tls::{
+    Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem,
+};
+use ureq::{Agent, Body};
+
+use crate::authority::{Authority, CaError, Entry, State};
+use crate::name::CertName;
+use crate::options::Options;
+
+/// Largest list of certificates, in bytes: some 50,000 of them.
+const MAX_LIST: u64 = 64 * 1024 * 1024;
+/// Largest file of certificates or of a key, in bytes.
+const MAX_PEM: u64 = 1024 * 1024;
+/// So much of a refusal is shown, in bytes.
+const MAX_REFUSAL: u64 = 4096;
+
+/// A connection that was configured; it is opened with the first question.
+pub(crate) struct Api {
+    agent: Agent,
+    /// With the prefix of the API, without a slash at the end.
+    url: String,
+}
+
+impl Api {
+    pub(crate) fn connect(options: &Options, timeout: Duration) -> Result<Self, CaError> {
+        let url = base(&options.url).ok_or_else(|| CaError::Url {
+            url: options.url.escape_debug().to_string(),
+        })?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let chain = certificates(&options.cert)?;
+        // The parser's own words could quote what it read.
+        let key = PrivateKey::from_pem(pem(&options.key)?.as_bytes())
+            .map_err(|_| unusable(&options.key, "it holds no private key in PEM form"))?;
+        let tls = TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .unversioned_rustls_crypto_provider(provider)
+            .root_certs(RootCerts::new_with_certs(&certificates(&options.ca)?))
+            .client_cert(Some(ClientCert::new_with_certs(&chain, key)))
+            .build();
+        let config = Agent::config_builder()
+            .timeout_global(Some(timeout))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .user_agent("muster")
+            .https_only(true)
+            .tls_config(tls)
+            .build();
+        Ok(Self {
+            agent: config.into(),
+            url: format!("{url}/puppet-ca/v1"),
+        })
+    }
+
+    fn address(&self, what: &str) -> String {
+        format!("{}/{what}", self.url)
+    }
+
+    fn status_of(&self, name: &CertName) -> String {
+        self.address(&format!("certificate_status/{name}"))
+    }
+
+    fn silent(&self, source: ureq::Error) -> CaError {
+        CaError::Http {
+            url: self.url.clone(),
+            source: Box::new(source),
+        }
+    }
+
+    fn get(&self, url: &str) -> Result<Response<Body>, CaError> {
+        let answer = self.agent.get(url).call();
+        answer.map_err(|error| self.silent(error))
+    }
+
+    fn put(&self, url: &str, body: &Value) -> Result<Response<Body>, CaError> {
+        self.agent
+            .put(url)
+            .header("content-type", "application/json")
+            .send(body.to_string().as_bytes())
+            .map_err(|error| self.silent(error))
+    }
+
+    fn json<T: DeserializeOwned>(
+        &self,
+        mut answer: Response<Body>,
+        limit: u64,
+    ) -> Result<T, CaError> {
+        let body = answer.body_mut().with_config().limit(limit).read_to_vec();
+        let body = body.map_err(|error| self.silent(error))?;
+        serde_json::from_slice(&body).map_err(|source| CaError::Answer {
+            place: self.url.clone(),
+            source,
+        })
+    }
+
+    /// A text of PEM that anybody may read; `None` when there is none.
+    fn text(&self, what: &str) -> Result<Option<String>, CaError> {
+        let mut answer = self.get(&self.address(what))?;
+        match answer.status().as_u16() {
+            200 => {
+                let body = answer.body_mut().with_config().limit(LARGEST);
+                let text = body.lossy_utf8(true).read_to_string();
+                text.map(Some).map_err(|error| self.silent(error))
+            }
+            404 => Ok(None),
+            _ => Err(self.refusal(answer)),
+        }
+    }
+
+    /// What the server says when it does not do it.
+    fn refusal(&self, mut answer: Response<Body>) -> CaError {
+        let status = answer.status().as_u16();
+        let body = answer.body_mut().with_config().limit(MAX_REFUSAL);
+        let text = body.lossy_utf8(true).read_to_string();
+        let text = printable(&text.unwrap_or_else(|_| "(a long text)".to_owned()));
+        match status {
+            409 => CaError::Conflict { text },
+            403 => CaError::Forbidden { text },
+            _ => CaError::Refused {
+                place: self.url.clone(),
+                status: status.to_string(),
+                text,
+            },
+        }
+    }
+
+    /// 204, or why not. 404 tells an unknown name.
+    fn done(&self, name: &CertName, answer: Response<Body>) -> Result<(), CaError> {
+        match answer.status().as_u16() {
+            200 | 204 => Ok(()),
+            404 => Err(CaError::Conflict {
+                text: format!("it does not know {name}"),
+            }),
+            _ => Err(self.refusal(answer)),
+        }
+    }
+}
+
+impl Authority for Api {
+    fn list(&self, state: Option<State>) -> Result<Vec<Entry>, CaError> {
+        let query = state.map_or_else(String::new, |state| format!("?state={}", state.word()));
+        let answer = self.get(&self.address(&format!("certificate_statuses/all{query}")))?;
+        match answer.status().as_u16() {
+            200 => self.json(answer, MAX_LIST),
+            _ => Err(self.refusal(answer)),
+        }
+    }
+
+    fn status(&self, name: &CertName) -> Result<Option<Entry>, CaError> {
+        let answer = self.get(&self.status_of(name))?;
+        match answer.status().as_u16() {
+            200 => self.json(answer, LARGEST).map(Some),
+            404 => Ok(None),
+            _ => Err(self.refusal(answer)),
+        }
+    }
+
+    fn request(&self, name: &CertName) -> Result<Option<String>, CaError> {
+        self.text(&format!("certificate_request/{name}"))
+    }
+
+    fn certificate(&self, name: &CertName) -> Result<Option<String>, CaError> {
+        self.text(&format!("certificate/{name}"))
+    }
+
+    fn sign(&self, name: &CertName, ttl: Option<u64>) -> Result<(), CaError> {
+        let mut body = json!({ "desired_state": "signed" });
+        if let (Some(ttl), Some(body)) = (ttl, body.as_object_mut()) {
+            body.insert("cert_ttl".to_owned(), ttl.into());
+        }
+        self.done(name, self.put(&self.status_of(name), &body)?)
+    }
+
+    fn revoke(&self, name: &CertName) -> Result<(), CaError> {
+        let body = json!({ "desired_state": "revoked" });
+        self.done(name, self.put(&self.status_of(name), &body)?)
+    }
+
+    fn forget(&self, name: &CertName) -> Result<(), CaError> {
+        let answer = self.agent.delete(self.status_of(name)).call();
+        let answer = answer.map_err(|error| self.silent(error))?;
+        match answer.status().as_u16() {
+            200 | 204 | 404 => Ok(()),
+            _ => Err(self.refusal(answer)),
+        }
+    }
+}
+
+/// `https://host[:port]`, without anything behind it.
+fn base(url: &str) -> Option<&str> {
+    let url = url.trim_end_matches('/');
+    let authority = url.strip_prefix("https://")?;
+    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '@' | '/' | '?' | '#');
+    (!authority.is_empty() && !authority.contains(odd)).then_some(url)
+}
+
+/// One line without what could steer a terminal.
+fn printable(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    text.trim().chars().map(plain).collect()
+}
+
+fn pem(path: &Path) -> Result<String, CaError> {
+    let read = || {
+        let mut text = String::new();
+        File::open(path)?
+            .take(MAX_PEM.saturating_add(1))
+            .read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let text = read().map_err(|source| CaError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_PEM {
+        return Err(unusable(path, "it is too long"));
+    }
+    Ok(text)
+}
+
+fn unusable(path: &Path, problem: &str) -> CaError {
+    CaError::Pem {
+        path: path.to_owned(),
+        problem: problem.to_owned(),
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, CaError> {
+    let text = pem(path)?;
+    let mut certificates = Vec::new();
+    for item in parse_pem(text.as_bytes()) {
+        let item = item.map_err(|error| unusable(path, &error.to_string()))?;
+        if let PemItem::Certificate(certificate) = item {
+            certificates.push(certificate);
+        }
+    }
+    if certificates.is_empty() {
+        return Err(unusable(path, "it holds no certificate in PEM form"));
+    }
+    Ok(certificates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{base, printable};
+
+    #[test]
+    fn addresses_are_encrypted_and_nothing_but_addresses() {
+        assert_eq!(base("https://puppet:8140/"), Some("https://puppet:8140"));
+        for bad in [
+            "http://puppet:8140",
+            "puppet:8140",
+            "https://",
+            "https://u@puppet",
+            "https://puppet/x",
+            "https://puppet?x",
+        ] {
+            assert_eq!(base(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_of_a_server_steer_no_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\n"), "a [2Jb");
+    }
+}

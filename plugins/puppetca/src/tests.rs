@@ -1,0 +1,427 @@
+//! The desk before an authority in memory, and the agent before a command line that is a script.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+use muster_api::ddl::{Ddl, builtin};
+use muster_api::system::real::RealSystem;
+use muster_api::testing::{TestNode, differences};
+use muster_api::wire::status::{Reason, Status};
+use muster_api::{ActionError, Agent};
+use muster_certificate::Request;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequest, DistinguishedName, DnType,
+    IsCa, Issuer, KeyPair, SerialNumber,
+};
+use serde_json::{Map, Value, json};
+
+use crate::authority::{Authority, CaError, Entry, State};
+use crate::desk::{Ask, Desk};
+use crate::name::CertName;
+use crate::{Backend, Options, actions, agent};
+
+/// A name of an authority in memory.
+struct Held {
+    state: State,
+    request: Option<String>,
+    certificate: Option<String>,
+}
+
+/// An authority in memory.
+struct Memory {
+    issuer: Issuer<'static, KeyPair>,
+    names: RefCell<BTreeMap<String, Held>>,
+    keys: RefCell<BTreeMap<String, KeyPair>>,
+    /// Signs for another key than it was asked for.
+    is_wicked: bool,
+    /// Somebody else signs a moment before.
+    is_slow: bool,
+}
+
+fn params(name: &str, others: &[&str]) -> CertificateParams {
+    let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+    let mut params = CertificateParams::new(others).unwrap();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
+
+impl Memory {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut authority = params("CA", &[]);
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self {
+            issuer: Issuer::new(authority, key),
+            names: RefCell::default(),
+            keys: RefCell::default(),
+            is_wicked: false,
+            is_slow: false,
+        }
+    }
+
+    /// A node sends a request.
+    fn ask(&self, name: &str, others: &[&str]) -> Request {
+        let key = KeyPair::generate().unwrap();
+        let csr: CertificateSigningRequest = params(name, others).serialize_request(&key).unwrap();
+        let pem = csr.pem().unwrap();
+        let held = Held {
+            state: State::Requested,
+            request: Some(pem.clone()),
+            certificate: None,
+        };
+        self.names.borrow_mut().insert(name.to_owned(), held);
+        self.keys.borrow_mut().insert(name.to_owned(), key);
+        Request::parse(&pem).unwrap()
+    }
+
+    fn signed(&self, name: &str) {
+        let mut names = self.names.borrow_mut();
+        let held = names.get_mut(name).unwrap();
+        let keys = self.keys.borrow();
+        let other = KeyPair::generate().unwrap();
+        let key = if self.is_wicked { &other } else { &keys[name] };
+        let mut params = params(name, &[name]);
+        params.serial_number = Some(SerialNumber::from(31_u64));
+        let certificate = params.signed_by(key, &self.issuer).unwrap();
+        *held = Held {
+            state: State::Signed,
+            request: None,
+            certificate: Some(certificate.pem()),
+        };
+    }
+}
+
+impl Authority for Memory {
+    fn list(&self, _: Option<State>) -> Result<Vec<Entry>, CaError> {
+        Ok(Vec::new())
+    }
+
+    fn status(&self, name: &CertName) -> Result<Option<Entry>, CaError> {
+        let names = self.names.borrow();
+        Ok(names.get(name.as_str()).map(|held| {
+            let entry = json!({"name": name.as_str(), "state": held.state.word()});
+            serde_json::from_value(entry).unwrap()
+        }))
+    }
+
+    fn request(&self, name: &CertName) -> Result<Option<String>, CaError> {
+        let names = self.names.borrow();
+        Ok(names
+            .get(name.as_str())
+            .and_then(|held| held.request.clone()))
+    }
+
+    fn certificate(&self, name: &CertName) -> Result<Option<String>, CaError> {
+        let names = self.names.borrow();
+        Ok(names
+            .get(name.as_str())
+            .and_then(|held| held.certificate.clone()))
+    }
+
+    fn sign(&self, name: &CertName, _: Option<u64>) -> Result<(), CaError> {
+        self.signed(name.as_str());
+        if self.is_slow {
+            let text = "no certificate request".to_owned();
+            return Err(CaError::Conflict { text });
+        }
+        Ok(())
+    }
+
+    fn revoke(&self, name: &CertName) -> Result<(), CaError> {
+        self.names
+            .borrow_mut()
+            .get_mut(name.as_str())
+            .unwrap()
+            .state = State::Revoked;
+        Ok(())
+    }
+
+    fn forget(&self, name: &CertName) -> Result<(), CaError> {
+        self.names.borrow_mut().remove(name.as_str());
+        Ok(())
+    }
+}
+
+fn desk(options: Options) -> (tempfile::TempDir, Desk) {
+    let directory = tempfile::tempdir().unwrap();
+    let desk = Desk::new(options, directory.path().join("puppetca"));
+    (directory, desk)
+}
+
+fn ask(name: &str, fingerprint: Option<&str>, public_key: Option<&str>) -> Ask {
+    Ask {
+        name: CertName::parse(name).unwrap(),
+        fingerprint: fingerprint.map(str::to_owned),
+        public_key: public_key.map(str::to_owned),
+        ttl: None,
+    }
+}
+
+#[test]
+fn types_names_and_examples_equal_the_ddl() {
+    let ddl = Ddl::from_slice(builtin("puppetca").unwrap().as_bytes()).unwrap();
+    let found: Vec<String> = [
+        differences::<actions::List>(&ddl),
+        differences::<actions::Status>(&ddl),
+        differences::<actions::Sign>(&ddl),
+        differences::<actions::Revoke>(&ddl),
+        differences::<actions::Clean>(&ddl),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+}
+
+/// A9.3: a request that was swapped by a third party is not signed.
+#[test]
+fn only_the_request_that_is_meant_is_signed() {
+    let (_directory, desk) = desk(Options::default());
+    let ca = Memory::new();
+    let meant = ca.ask("web1", &[]);
+    let swapped = ca.ask("web1", &[]);
+    for wrong in [
+        ask("web1", Some(&meant.fingerprint), None),
+        ask("web1", None, Some(&meant.public_key)),
+        ask("web1", Some(&swapped.fingerprint), Some(&meant.public_key)),
+    ] {
+        let refused = desk.sign(&ca, &wrong).unwrap_err();
+        assert!(matches!(refused, CaError::Mismatch { .. }), "{refused}");
+    }
+    let unproven = desk.sign(&ca, &ask("web1", None, None)).unwrap_err();
+    assert!(matches!(unproven, CaError::Unproven { .. }), "{unproven}");
+    assert_eq!(ca.names.borrow()["web1"].state, State::Requested);
+    let good = ask(
+        "web1",
+        Some(&swapped.fingerprint.to_lowercase().replace(':', "")),
+        Some(&swapped.public_key),
+    );
+    let (changed, known) = desk.sign(&ca, &good).unwrap();
+    assert!(changed);
+    assert_eq!(known.serial, "1F");
+    assert_eq!(known.public_key, swapped.public_key);
+}
+
+#[test]
+fn signing_twice_is_signing_once_and_another_request_is_refused() {
+    let (_directory, desk) = desk(Options::default());
+    let ca = Memory::new();
+    let request = ca.ask("web1", &[]);
+    let by_fingerprint = ask("web1", Some(&request.fingerprint), None);
+    assert!(desk.sign(&ca, &by_fingerprint).unwrap().0);
+    for same in [by_fingerprint, ask("web1", None, Some(&request.public_key))] {
+        assert!(!desk.sign(&ca, &same).unwrap().0);
+    }
+    let other = Memory::new().ask("web1", &[]);
+    for wrong in [
+        ask("web1", Some(&other.fingerprint), None),
+        ask("web1", None, Some(&other.public_key)),
+    ] {
+        let refused = desk.sign(&ca, &wrong).unwrap_err();
+        assert!(matches!(refused, CaError::OtherSigned { .. }), "{refused}");
+    }
+    // One that was signed elsewhere: the key tells, the fingerprint cannot.
+    let request = ca.ask("web2", &[]);
+    ca.signed("web2");
+    assert!(
+        desk.sign(&ca, &ask("web2", Some(&request.fingerprint), None))
+            .is_err()
+    );
+    assert!(
+        !desk
+            .sign(&ca, &ask("web2", None, Some(&request.public_key)))
+            .unwrap()
+            .0
+    );
+}
+
+#[test]
+fn who_was_quicker_with_the_same_request_is_fine() {
+    let (_directory, desk) = desk(Options::default());
+    let ca = Memory {
+        is_slow: true,
+        ..Memory::new()
+    };
+    let request = ca.ask("web1", &[]);
+    let (changed, known) = desk
+        .sign(&ca, &ask("web1", Some(&request.fingerprint), None))
+        .unwrap();
+    assert!(!changed);
+    assert_eq!(known.public_key, request.public_key);
+}
+
+#[test]
+fn a_certificate_for_another_key_is_revoked_at_once() {
+    let (_directory, desk) = desk(Options::default());
+    let ca = Memory {
+        is_wicked: true,
+        ..Memory::new()
+    };
+    let request = ca.ask("web1", &[]);
+    let error = desk
+        .sign(&ca, &ask("web1", Some(&request.fingerprint), None))
+        .unwrap_err();
+    assert!(matches!(error, CaError::Swapped { .. }), "{error}");
+    assert_eq!(ca.names.borrow()["web1"].state, State::Revoked);
+}
+
+#[test]
+fn a_request_for_more_than_its_name_is_refused_unless_that_is_allowed() {
+    let ca = Memory::new();
+    let greedy = ca.ask("web1", &["web1", "puppet"]);
+    let asked = ask("web1", Some(&greedy.fingerprint), None);
+    let (_directory, strict) = desk(Options::default());
+    let refused = strict.sign(&ca, &asked).unwrap_err();
+    assert!(matches!(refused, CaError::Greedy { .. }), "{refused}");
+    let error = ActionError::from(refused);
+    assert!(error.message.contains("DNS:puppet"), "{error}");
+    assert!(matches!(error.reason, Some(Reason::Denied { .. })));
+    let (_directory, lax) = desk(Options {
+        allow_alt_names: true,
+        ..Options::default()
+    });
+    assert!(lax.sign(&ca, &asked).unwrap().0);
+    // Its own name again is nothing more.
+    let own = ca.ask("web2", &["web2"]);
+    assert!(
+        strict
+            .sign(&ca, &ask("web2", Some(&own.fingerprint), None))
+            .unwrap()
+            .0
+    );
+}
+
+#[test]
+fn cleaning_revokes_first_and_may_be_repeated() {
+    let (_directory, desk) = desk(Options::default());
+    let ca = Memory::new();
+    let name = CertName::parse("web1").unwrap();
+    assert!(!desk.clean(&ca, &name).unwrap().found);
+    let request = ca.ask("web1", &[]);
+    desk.sign(&ca, &ask("web1", Some(&request.fingerprint), None))
+        .unwrap();
+    let cleaned = desk.clean(&ca, &name).unwrap();
+    assert!(cleaned.found && cleaned.revoked);
+    assert_eq!(cleaned.serial, "1F");
+    assert!(!desk.clean(&ca, &name).unwrap().found);
+    ca.ask("web1", &[]);
+    let cleaned = desk.clean(&ca, &name).unwrap();
+    assert!(cleaned.found && !cleaned.revoked);
+    assert!(ca.names.borrow().is_empty());
+}
+
+#[test]
+fn revoking_twice_is_revoking_once_and_nothing_is_no_certificate() {
+    let (_directory, desk) = desk(Options::default());
+    let ca = Memory::new();
+    let name = CertName::parse("web1").unwrap();
+    assert!(Desk::revoke(&ca, &name).is_err());
+    let request = ca.ask("web1", &[]);
+    assert!(Desk::revoke(&ca, &name).is_err());
+    desk.sign(&ca, &ask("web1", Some(&request.fingerprint), None))
+        .unwrap();
+    assert_eq!(Desk::revoke(&ca, &name).unwrap(), (true, "1F".to_owned()));
+    assert_eq!(Desk::revoke(&ca, &name).unwrap(), (false, "1F".to_owned()));
+    let again = desk.sign(&ca, &ask("web1", Some(&request.fingerprint), None));
+    assert!(matches!(again, Err(CaError::Revoked { .. })));
+}
+
+/// Keeps its names in a directory, and prints what `puppetserver ca` prints.
+const CA: &str = r#"#!/bin/sh
+dir=@DIR@
+echo "$@" >> $dir/calls
+case "$1" in
+  list)
+    requested=; signed=
+    [ -e $dir/cadir/requests/web1.pem ] && requested='{"name":"web1","state":"requested","fingerprints":{}}'
+    [ -e $dir/cadir/signed/web1.pem ] && signed='{"name":"web1","state":"signed","serial_number":31,"not_after":"2030-01-01T00:00:00UTC"}'
+    echo "{\"requested\":[$requested],\"signed\":[$signed],\"revoked\":[]}" ;;
+  sign) cp $dir/certificate $dir/cadir/signed/web1.pem; rm $dir/cadir/requests/web1.pem ;;
+  *) echo "Error: no such thing" >&2; exit 1 ;;
+esac
+"#;
+
+async fn call(
+    agent: &Agent,
+    action: &str,
+    input: Value,
+) -> Result<Map<String, Value>, ActionError> {
+    let declared = agent.ddl().action(action).unwrap();
+    let input = declared.validate_input(input.as_object().unwrap()).unwrap();
+    let node = TestNode::named("puppet.acme.net").unwrap();
+    let system = Arc::new(RealSystem::new("/".into()));
+    let cx = node.context("puppetca", action, system).unwrap();
+    let output = agent.handler(action).unwrap().call(&cx, input).await?;
+    Ok(declared.validate_output(&output).unwrap())
+}
+
+#[tokio::test]
+async fn the_command_line_is_another_way_to_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let script = CA.replace("@DIR@", &directory.path().display().to_string());
+    std::fs::write(path("ca"), script).unwrap();
+    std::fs::set_permissions(path("ca"), PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::create_dir_all(path("cadir/requests")).unwrap();
+    std::fs::create_dir_all(path("cadir/signed")).unwrap();
+    let memory = Memory::new();
+    let request = memory.ask("web1", &[]);
+    let pem = memory.names.borrow()["web1"].request.clone().unwrap();
+    std::fs::write(path("cadir/requests/web1.pem"), pem).unwrap();
+    memory.signed("web1");
+    let pem = memory.names.borrow()["web1"].certificate.clone().unwrap();
+    std::fs::write(path("certificate"), pem).unwrap();
+    let options = Options {
+        enabled: true,
+        backend: Backend::Command,
+        command: vec![path("ca").display().to_string()],
+        arguments: ["--config", "/etc/p.conf"].map(str::to_owned).to_vec(),
+        cadir: path("cadir"),
+        ..Options::default()
+    };
+    let agent = agent(options, path("state")).unwrap();
+    let listed = call(&agent, "list", json!({})).await.unwrap();
+    assert_eq!(
+        Value::Object(listed),
+        json!({"requests": ["web1"], "signed": [], "revoked": [], "count": 1})
+    );
+    let found = call(&agent, "status", json!({"certname": "web1"}))
+        .await
+        .unwrap();
+    assert_eq!(found["fingerprint"], json!(request.fingerprint));
+    let sign = json!({"certname": "web1", "fingerprint": request.fingerprint, "ttl": 3600});
+    for message in ["signed", "already signed"] {
+        let signed = call(&agent, "sign", sign.clone()).await.unwrap();
+        assert_eq!(signed["message"], json!(message));
+        assert_eq!(signed["public_key"], json!(request.public_key));
+    }
+    let error = call(&agent, "revoke", json!({"certname": "web1"}))
+        .await
+        .unwrap_err();
+    assert_eq!(error.status, Status::Failed);
+    assert!(error.message.contains("no such thing"), "{error}");
+    let calls = std::fs::read_to_string(path("calls")).unwrap();
+    assert!(
+        calls.contains("sign --certname web1 --ttl 3600s --config /etc/p.conf\n"),
+        "{calls}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_name_never_reaches_the_authority() {
+    let directory = tempfile::tempdir().unwrap();
+    let agent = agent(Options::default(), directory.path().join("state")).unwrap();
+    for action in ["status", "sign", "revoke", "clean"] {
+        let declared = agent.ddl().action(action).unwrap();
+        for name in ["", "Web1", "--all", "../x", "a b", "*"] {
+            let input = Map::from_iter([("certname".to_owned(), json!(name))]);
+            assert!(declared.validate_input(&input).is_err(), "{action} {name}");
+        }
+        // The field's expression does not see it; the authority must not either.
+        let error = call(&agent, action, json!({"certname": "a..b"}))
+            .await
+            .unwrap_err();
+        assert_eq!(error.status, Status::InvalidData, "{action}");
+    }
+}
