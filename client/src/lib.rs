@@ -35,6 +35,7 @@ mod mail;
 mod party;
 mod person;
 mod rollout;
+pub mod runs;
 mod secrets;
 mod sources;
 mod stats;

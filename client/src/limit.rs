@@ -102,7 +102,7 @@ pub fn choose(nodes: &BTreeSet<Identity>, amount: Amount, seed: Option<u64>) -> 
 }
 
 /// The lot that a seed draws for a node: FNV-1a of the seed and the name, mixed as splitmix64 does. No secret hangs on it.
-fn lot(seed: u64, node: &Identity) -> u64 {
+pub(crate) fn lot(seed: u64, node: &Identity) -> u64 {
     let bytes = seed.to_le_bytes().into_iter().chain(node.as_str().bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

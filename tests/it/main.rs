@@ -25,6 +25,7 @@ mod printed;
 mod refreshes;
 mod resources;
 mod rollouts;
+mod runs;
 mod sealed;
 mod shaping;
 mod sources;

@@ -15,6 +15,7 @@ pub mod fleet;
 pub mod nats_server;
 pub mod organisation;
 pub mod published;
+pub mod puppet;
 pub mod rpcd;
 
 /// Milliseconds since the epoch.

@@ -6,6 +6,7 @@
 //!
 //! Everything that can be wrong about a request is found before the broker is spoken to. Nothing here draws results.
 
+mod campaign;
 mod confirm;
 mod error;
 mod external;
@@ -26,6 +27,7 @@ mod secret;
 mod target;
 mod words;
 
+pub use campaign::RunNews;
 pub use confirm::{Confirm, First, Occasion, agreed, is_terminal};
 pub use error::AskError;
 pub use fetched::Fetched;

@@ -23,10 +23,12 @@ pub mod listen;
 pub mod org;
 pub mod output;
 pub mod pace;
+pub mod permit;
 pub mod ping;
 pub mod plugin;
 pub mod policy;
 pub mod provision;
+pub mod puppet;
 mod read;
 pub mod request;
 pub mod schema;
@@ -168,6 +170,12 @@ pub enum Command {
     /// Tell what filters mean
     #[command(subcommand)]
     Filter(filter::Filter),
+    /// Run Puppet on many nodes, so many at a time, and tell how it went
+    #[command(subcommand)]
+    Puppet(Box<puppet::Puppet>),
+    /// Show who holds run permits, and take them away
+    #[command(subcommand)]
+    Permit(permit::Permit),
     /// List agents, and tell what they can do
     #[command(subcommand)]
     Plugin(plugin::Plugin),

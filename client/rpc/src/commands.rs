@@ -19,10 +19,12 @@ pub mod inventory;
 mod job;
 mod listen;
 pub mod org;
+mod permit;
 mod ping;
 pub mod plugin;
 mod policy;
 mod provision;
+mod puppet;
 mod request;
 mod schema;
 mod stats;
@@ -56,6 +58,8 @@ pub async fn run(cli: Cli, environment: &Environment, printer: &Printer) -> Resu
         Command::Explain(args) => explain::run(&args, cx),
         Command::Job(command) => job::run(command, cx),
         Command::Filter(command) => filter::run(&command, cx),
+        Command::Puppet(command) => Box::pin(puppet::run(*command, cx)).await,
+        Command::Permit(command) => Box::pin(permit::run(command, cx)).await,
         Command::Plugin(command) => plugin::run(command, cx).await,
         Command::Audit(command) => audit::run(command, cx),
         Command::Policy(command) => policy::run(command, cx),

@@ -42,6 +42,14 @@ pub struct Environment {
     pub traceparent: Option<String>,
     /// Where programs are: `PATH`.
     pub path: Option<OsString>,
+    /// Whether characters beyond ASCII may be drawn: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set names UTF-8.
+    pub utf8: bool,
+}
+
+/// Whether a locale's name, such as `de_DE.UTF-8`, says so.
+fn is_utf8(locale: &str) -> bool {
+    let locale = locale.to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
 }
 
 impl Environment {
@@ -62,6 +70,10 @@ impl Environment {
             state_home: path("XDG_STATE_HOME").or_else(|| below_home(".local/state")),
             traceparent: value(VARIABLE).and_then(|text| text.into_string().ok()),
             path: value("PATH"),
+            utf8: ["LC_ALL", "LC_CTYPE", "LANG"]
+                .iter()
+                .find_map(|name| value(name)?.into_string().ok())
+                .is_some_and(|locale| is_utf8(&locale)),
         }
     }
 

@@ -28,6 +28,7 @@ mod printer;
 mod render;
 mod reply_filter;
 mod report;
+mod runs;
 mod schemas;
 mod screen;
 mod settings;

@@ -30,7 +30,7 @@ macro_rules! published {
 }
 
 /// All of them.
-pub const PUBLISHED: [Published; 23] = [
+pub const PUBLISHED: [Published; 29] = [
     published!(
         "muster.request.v1",
         "rpc do -j, rpc listen -j, rpc cancel -j"
@@ -42,6 +42,10 @@ pub const PUBLISHED: [Published; 23] = [
     published!("muster.ping.v1", "rpc ping -j"),
     published!("muster.nodes.v1", "rpc find -j"),
     published!("muster.facts.v1", "rpc facts -j"),
+    published!(
+        "muster.permits.v1",
+        "rpc permit list -j, rpc permit show -j"
+    ),
     published!("muster.inventory.v1", "rpc inventory NODE -j"),
     published!("muster.collectives.v1", "rpc inventory --collectives -j"),
     published!("muster.filter.test.v1", "rpc filter test -j"),
@@ -51,6 +55,17 @@ pub const PUBLISHED: [Published; 23] = [
     published!("muster.job.diff.v1", "rpc job diff -j"),
     published!("muster.doctor.v1", "rpc doctor -j"),
     published!("muster.stats.v1", "rpc stats -j"),
+    published!("muster.puppet.status.v1", "rpc puppet status -j"),
+    published!("muster.puppet.count.v1", "rpc puppet count -j"),
+    published!("muster.puppet.summary.v1", "rpc puppet summary -j"),
+    published!(
+        "muster.puppet.runs.v1",
+        "rpc puppet runonce -j, rpc puppet runall -j"
+    ),
+    published!(
+        "muster.puppet.runs.lines.v1",
+        "each line of rpc puppet runonce --jsonl, rpc puppet runall --jsonl"
+    ),
     published!("muster.plugins.v1", "rpc plugin list -j"),
     published!("muster.plugin.check.v1", "rpc plugin check -j"),
     published!("muster.policy.check.v1", "rpc policy check -j"),

@@ -124,6 +124,17 @@ pub enum AskError {
         "the configuration wants changes confirmed (`confirm = \"always\"`), and there is no terminal; nothing was sent"
     )]
     Unconfirmed,
+    /// What runs under permits would be stopped, and there is nobody to ask.
+    #[error(
+        "{} {} a permit of {pool} for something that runs, which would be stopped; there is no terminal to ask at, and nothing was sent",
+        nodes.join(", "), if nodes.len() == 1 { "holds" } else { "hold" }
+    )]
+    LiveHolders {
+        /// The pool.
+        pool: String,
+        /// Who holds.
+        nodes: Vec<String>,
+    },
     /// A job cannot be used.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -182,7 +193,7 @@ impl AskError {
                 "say whom you mean, as in `-W country=uk`, `-C apache` or `--nodes FILE`; `-I /./` means every node".to_owned(),
             ],
             Self::Job(error) => error.hints(),
-            Self::Unconfirmed => vec!["`--yes` confirms beforehand".to_owned()],
+            Self::Unconfirmed | Self::LiveHolders { .. } => vec!["`--yes` confirms beforehand".to_owned()],
             Self::NoAction { agent, .. } | Self::Input { agent, .. } => vec![documentation(agent)],
             Self::Fetch(error) => error.hint().map(str::to_owned).into_iter().collect(),
             _ => Vec::new(),
@@ -203,6 +214,7 @@ impl AskError {
             | Self::TwoReaders { .. }
             | Self::Client(ClientError::ForeignInbox { .. })
             | Self::Unconfirmed
+            | Self::LiveHolders { .. }
             | Self::Input { .. } => Exit::Usage,
             Self::Job(error) => error.exit(),
             Self::Secret { .. }

@@ -1,4 +1,4 @@
-//! What commands ask the agent `rpcutil` for their own purposes: everybody at once, kept nowhere, shown by whoever asks.
+//! What commands ask agents, mostly `rpcutil`, for their own purposes: everybody at once, kept nowhere, shown by whoever asks.
 
 use super::context::Context;
 use crate::ask::{
@@ -18,12 +18,20 @@ pub fn plan<'a>(
     inputs: &[(&str, &str)],
 ) -> Result<Plan<'a>, AskError> {
     let inputs = inputs.iter();
+    let inputs = inputs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    plan_of(schemas, (AGENT, action), inputs.collect())
+}
+
+/// An action of any agent with these inputs, as they would be typed.
+pub fn plan_of<'a>(
+    schemas: &'a Schemas,
+    (agent, action): (&str, &str),
+    inputs: Vec<(String, String)>,
+) -> Result<Plan<'a>, AskError> {
     let words = Words {
-        agent: AGENT.to_owned(),
+        agent: agent.to_owned(),
         action: Some(action.to_owned()),
-        inputs: inputs
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect(),
+        inputs,
     };
     let (ddl, action) = schemas.action(&words)?;
     Plan::new(ddl, action, &words.inputs)

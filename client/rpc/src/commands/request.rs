@@ -1,6 +1,6 @@
 //! `rpc do AGENT ACTION`, `rpc AGENT ACTION`: asks an action of all nodes that match, and shows what they answer.
 
-mod keep;
+pub mod keep;
 pub mod output;
 mod past;
 mod propose;

@@ -8,6 +8,7 @@ use muster_wire::identity::{Identity, Name};
 use muster_wire::status::{Reason, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use crate::report::Reply;
 
@@ -24,6 +25,12 @@ pub enum Entry {
     Resumed {
         /// When.
         time: Millis,
+    },
+    /// Each node has a run of its own, in the order in which they have their turn. On disk before anybody is asked: asked again for
+    /// the same run, a node tells how it went, and runs no second time.
+    Runs {
+        /// The nodes, and the identities of their runs.
+        runs: Vec<(Identity, Uuid)>,
     },
     /// These nodes are being asked: from now on they may be at work.
     Wave {

@@ -50,6 +50,12 @@ pub enum JobError {
     /// A job says itself which nodes it has asked.
     #[error("the job {0} says itself which nodes were asked; leave the filters out")]
     Filtered(String),
+    /// Nodes are asked for runs of their own, which another command looks after.
+    #[error("the job {0} is a rollout of Puppet runs")]
+    Runs(String),
+    /// The job is no rollout of runs.
+    #[error("the job {0} is no rollout of Puppet runs")]
+    NoRuns(String),
     /// The job asked something else.
     #[error("the job {id} asked for {was}, not for {given}")]
     OtherRequest {
@@ -79,6 +85,8 @@ impl JobError {
             Self::Unknown(_) | Self::Ambiguous { .. } => {
                 vec!["`rpc job list` shows the jobs that are kept".to_owned()]
             }
+            Self::Runs(id) => vec![format!("`rpc puppet runall --resume {id}` goes on with it")],
+            Self::NoRuns(id) => vec![format!("`rpc do --resume {id}` goes on with it")],
             Self::NothingLeft { id, .. } => vec![format!("`rpc job show {id}` shows how it went")],
             _ => Vec::new(),
         }
@@ -87,7 +95,9 @@ impl JobError {
     /// How the command ends.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::OtherRequest { .. } | Self::Filtered(_) => Exit::Usage,
+            Self::OtherRequest { .. } | Self::Filtered(_) | Self::Runs(_) | Self::NoRuns(_) => {
+                Exit::Usage
+            }
             _ => Exit::Local,
         }
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
+use uuid::Uuid;
 
 use super::entry::{Answered, End, Entry, Header};
 use crate::exit::Exit;
@@ -13,6 +14,8 @@ use crate::exit::Exit;
 pub struct Job {
     /// What was asked of whom.
     pub header: Header,
+    /// The runs that nodes are asked for, in their order; none, unless they are asked for runs.
+    pub runs: Vec<(Identity, Uuid)>,
     /// The waves, in the order in which they were asked.
     pub waves: Vec<Wave>,
     /// The nodes that were asked, or may have been.
@@ -73,6 +76,7 @@ impl Job {
         };
         let mut job = Self {
             header: *header,
+            runs: Vec::new(),
             waves: Vec::new(),
             asked: BTreeSet::new(),
             replies: BTreeMap::new(),
@@ -98,6 +102,7 @@ impl Job {
                 let request = None;
                 self.waves.push(Wave { request, nodes });
             }
+            Entry::Runs { runs } => self.runs = runs,
             Entry::Sent { request } => self.sent(request),
             Entry::Result(answer) => {
                 self.not_connected.remove(&answer.sender);

@@ -360,6 +360,9 @@ pub struct JobDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_of: Option<&'a str>,
     requestids: Vec<&'a str>,
+    /// The identity of each node's run, where nodes are asked for runs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    runs: BTreeMap<&'a Identity, String>,
     nodes: &'a BTreeSet<Identity>,
     no_responses: BTreeSet<Identity>,
     not_connected: &'a BTreeSet<Identity>,
@@ -380,6 +383,11 @@ impl<'a> JobDocument<'a> {
             collective: header.collective.as_str(),
             retry_of: header.retry_of.as_deref(),
             requestids: job.requests(),
+            runs: job
+                .runs
+                .iter()
+                .map(|(node, run)| (node, run.to_string()))
+                .collect(),
             nodes: &header.nodes,
             no_responses: job.unanswered(),
             not_connected: &job.not_connected,

@@ -34,6 +34,9 @@ impl Past {
         if job.state() == State::Running {
             return Err(JobError::Running(job.header.id));
         }
+        if !job.runs.is_empty() {
+            return Err(JobError::Runs(job.header.id));
+        }
         Ok(Some(Self { job, resumes }))
     }
 

@@ -1,0 +1,132 @@
+//! What Puppet does on nodes, and what their last runs came to: tables and documents of the agent `puppet`'s answers.
+
+pub mod count;
+pub mod status;
+pub mod summary;
+
+use serde_json::Value;
+
+use crate::report::Reply;
+
+/// A text of an answer that is there and not empty.
+fn text(reply: &Reply, name: &str) -> Option<String> {
+    let text = reply.data.get(name).and_then(Value::as_str);
+    text.filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+fn flag(reply: &Reply, name: &str) -> bool {
+    reply.data.get(name) == Some(&Value::Bool(true))
+}
+
+fn number(reply: &Reply, name: &str) -> Option<u64> {
+    reply.data.get(name).and_then(Value::as_u64)
+}
+
+/// So many seconds, in the two largest units that there are: `42 s`, `3 m 05 s`, `2 h 10 m`, `4 d 3 h`.
+fn ago(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{minutes} m {:02} s", seconds % 60),
+        3600..86_400 => format!("{hours} h {:02} m", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod fixtures {
+    //! Answers to draw.
+
+    use serde_json::{Value, json};
+
+    use crate::render::fixtures::{reply, report};
+    use crate::report::Report;
+
+    fn state(status: &str, more: Value) -> Value {
+        let mut data = json!({
+            "applying": status == "applying a catalog", "idling": status == "idling", "enabled": status != "disabled",
+            "daemon_present": status == "idling", "status": status, "disable_message": null, "lastrun": 1_767_225_000,
+            "since_lastrun": 600, "message": format!("Currently {status}"), "holder": "none", "holder_pid": null,
+            "run": null, "run_state": null, "pending": 0, "engine": "puppet",
+        });
+        let more: serde_json::Map<String, Value> = serde_json::from_value(more).unwrap();
+        data.as_object_mut().unwrap().extend(more);
+        data
+    }
+
+    /// A node of each kind.
+    pub(crate) fn states() -> Report {
+        let run = "019a9f2e-7c1b-7d44-9a57-0e6f5c1d2b3a";
+        let replies = vec![
+            reply("web1.example.net", 0, "OK", state("idling", json!({}))),
+            reply(
+                "web2.example.net",
+                0,
+                "OK",
+                state(
+                    "stopped",
+                    json!({"pending": 2, "lastrun": 0, "since_lastrun": 0}),
+                ),
+            ),
+            reply(
+                "web3.example.net",
+                0,
+                "OK",
+                state(
+                    "disabled",
+                    json!({"disable_message": "moving to new racks, \u{1b}[2Jann", "since_lastrun": 360_000}),
+                ),
+            ),
+            reply(
+                "db1.example.net",
+                0,
+                "OK",
+                state(
+                    "applying a catalog",
+                    json!({"holder": "ours", "holder_pid": 4711, "run": run, "run_state": "applying", "since_lastrun": 7400}),
+                ),
+            ),
+            reply(
+                "db2.example.net",
+                0,
+                "OK",
+                state(
+                    "applying a catalog",
+                    json!({"holder": "puppet", "holder_pid": 99, "since_lastrun": 42}),
+                ),
+            ),
+            reply(
+                "db3.example.net",
+                0,
+                "OK",
+                state(
+                    "stopped",
+                    json!({"holder": "stale", "run": run, "run_state": "waiting_permit"}),
+                ),
+            ),
+            reply(
+                "mail.example.net",
+                5,
+                "denied by default.policy:1",
+                json!({}),
+            ),
+        ];
+        report("puppet", "status", replies)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn times_are_told_in_two_units() {
+        for (seconds, words) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (185, "3 m 05 s"),
+            (7_800, "2 h 10 m"),
+            (356_400, "4 d 3 h"),
+        ] {
+            assert_eq!(super::ago(seconds), words);
+        }
+    }
+}

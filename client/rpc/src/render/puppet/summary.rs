@@ -1,0 +1,197 @@
+//! How the figures of nodes' last runs are spread: the distributions that people know from `mco puppet summary`.
+
+use std::collections::BTreeMap;
+
+use muster_wire::identity::Identity;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{flag, text};
+use crate::render::json::Stats;
+use crate::render::page::Page;
+use crate::render::plan::counted;
+use crate::render::printable::line;
+use crate::render::request::balance;
+use crate::render::spark::{BARS, bars, bounds, buckets};
+use crate::report::Report;
+
+/// The figures: output, title.
+const FIGURES: [(&str, &str); 8] = [
+    ("total_resources", "Total resources"),
+    ("out_of_sync_resources", "Out Of Sync resources"),
+    ("failed_resources", "Failed resources"),
+    ("changed_resources", "Changed resources"),
+    ("corrected_resources", "Corrected resources"),
+    ("config_retrieval_time", "Config Retrieval time (seconds)"),
+    ("total_time", "Total run-time (seconds)"),
+    ("since_lastrun", "Time since last run (seconds)"),
+];
+
+/// How one figure is spread.
+#[derive(Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Distribution {
+    /// How many nodes told it.
+    count: usize,
+    min: Option<f64>,
+    max: Option<f64>,
+    mean: Option<f64>,
+    /// How many nodes are in each of as many equal parts between the two.
+    buckets: [usize; BARS],
+}
+
+impl Distribution {
+    fn of(numbers: &[f64]) -> Self {
+        let bounds = bounds(numbers);
+        let count = numbers.len();
+        let sum: f64 = numbers.iter().sum();
+        Self {
+            count,
+            min: bounds.map(|(min, _)| min),
+            max: bounds.map(|(_, max)| max),
+            mean: bounds.map(|_| sum / u32::try_from(count).map_or(f64::INFINITY, f64::from)),
+            buckets: buckets(numbers),
+        }
+    }
+}
+
+/// What the last runs came to.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Summary {
+    /// Nodes that told of a last run.
+    nodes: usize,
+    /// By figure.
+    distributions: BTreeMap<&'static str, Distribution>,
+    /// How many runs ended how.
+    classes: BTreeMap<String, usize>,
+    /// Nodes whose last run failed as a whole, as when there was no catalog.
+    failed_runs: Vec<Identity>,
+}
+
+impl Summary {
+    /// Of successful answers to `puppet last_run_summary`.
+    pub fn of(report: &Report) -> Self {
+        let answered = || report.replies.iter().filter(|reply| reply.is_ok());
+        let numbers = |figure: &str| -> Vec<f64> {
+            let number = |value: &Value| value.as_f64().filter(|number| number.is_finite());
+            answered()
+                .filter_map(|reply| number(reply.data.get(figure)?))
+                .collect()
+        };
+        let mut classes = BTreeMap::new();
+        for class in answered().filter_map(|reply| text(reply, "class")) {
+            *classes.entry(class).or_default() += 1;
+        }
+        let failed = answered().filter(|reply| flag(reply, "failed_run"));
+        let mut failed_runs: Vec<Identity> = failed.map(|reply| reply.node.clone()).collect();
+        failed_runs.sort();
+        Self {
+            nodes: answered().count(),
+            distributions: FIGURES
+                .iter()
+                .map(|(figure, _)| (*figure, Distribution::of(&numbers(figure))))
+                .collect(),
+            classes,
+            failed_runs,
+        }
+    }
+
+    /// For people.
+    pub fn text(&self, report: &Report, utf8: bool) -> String {
+        let mut page = Page::default();
+        let nodes = counted(self.nodes);
+        page.line(format_args!("Summary statistics for {nodes}:\n"));
+        for (figure, title) in FIGURES {
+            let Some(spread) = self.distributions.get(figure) else {
+                continue;
+            };
+            let (Some(min), Some(max)) = (spread.min, spread.max) else {
+                page.line(format_args!("{title:>33}: nobody told"));
+                continue;
+            };
+            let bars = bars(&spread.buckets, utf8);
+            let (min, max) = (short(min), short(max));
+            page.line(format_args!(
+                "{title:>33}: {bars}  min: {min:<6} max: {max}"
+            ));
+        }
+        page.gap();
+        if !self.classes.is_empty() {
+            page.line("How they ended:\n");
+            for (class, count) in &self.classes {
+                page.line(format_args!("{:>33}: {count}", line(class)));
+            }
+            page.gap();
+        }
+        page.add(balance(report));
+        page.text()
+    }
+}
+
+/// A number in few characters: `12`, `1.9`, `1.3k`, `2.5M`.
+fn short(number: f64) -> String {
+    let (number, unit) = match number.abs() {
+        0.0..1000.0 => (number, ""),
+        1000.0..1_000_000.0 => (number / 1000.0, "k"),
+        _ => (number / 1_000_000.0, "M"),
+    };
+    format!("{number:.1}{unit}")
+}
+
+/// The document for programs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Document<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    summary: &'a Summary,
+    request_stats: Stats<'a>,
+}
+
+impl<'a> Document<'a> {
+    /// The document of this.
+    pub fn new(summary: &'a Summary, report: &'a Report) -> Self {
+        Self {
+            schema: "muster.puppet.summary.v1",
+            summary,
+            request_stats: Stats::new(&report.stats),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Summary;
+    use crate::render::fixtures::{plain, reply, report};
+    use crate::render::is_within_width;
+
+    #[test]
+    fn distributions_with_and_without_utf8() {
+        let ran = |node: &str, total: u32, took: f64, class: &str| {
+            let data = json!({
+                "total_resources": total, "out_of_sync_resources": 0, "failed_resources": u8::from(class == "failed"), "changed_resources": total / 60,
+                "config_retrieval_time": took / 8.0, "total_time": took, "since_lastrun": total * 20, "class": class,
+                "failed_run": class == "compile_failed",
+            });
+            reply(node, 0, "OK", data)
+        };
+        let report = report(
+            "puppet",
+            "last_run_summary",
+            vec![
+                ran("web1.example.net", 61, 14.2, "changed"),
+                ran("web2.example.net", 61, 13.9, "clean"),
+                ran("web3.example.net", 155, 40.0, "failed"),
+                ran("db1.example.net", 93, 150.3, "clean"),
+                ran("db2.example.net", 0, 0.0, "compile_failed"),
+            ],
+        );
+        let summary = Summary::of(&report);
+        let [bars, ascii] = [true, false].map(|utf8| plain(&summary.text(&report, utf8)));
+        assert!(ascii.is_ascii() && is_within_width(&bars), "{bars}");
+        insta::assert_snapshot!("puppet_summary", format!("{bars}\n{ascii}"));
+    }
+}

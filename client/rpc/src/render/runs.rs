@@ -1,0 +1,442 @@
+//! How runs of Puppet went: the lines of a log while they go on, and at the end who ended how, and whether the cap was held.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use muster_client::runs::{Halt, Outcome, Proof};
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::page::Page;
+use super::plan::{counted, first};
+use super::printable::line;
+use super::span::span;
+use crate::clock;
+use crate::printer::{BAD, GOOD, STRONG};
+use crate::runs::board::Line;
+use crate::runs::{Ended, Runs};
+
+/// Names of nodes that stand beside a count.
+const NAMES: usize = 4;
+
+/// A line of the log, with the moment at its head.
+pub fn log(now: Millis, words: &str) -> String {
+    format!("{} {words}", clock::written(now / 1000))
+}
+
+/// What happened, in the words that people know.
+pub fn words(told: &Line) -> String {
+    match told {
+        Line::Running(node, count) => format!("Running {node}, concurrency is {count}"),
+        Line::Scheduled(node, status) if status == "OK" => {
+            format!("{node} schedule status: {GOOD}OK{GOOD:#}")
+        }
+        Line::Scheduled(node, status) => format!("{node} schedule status: {BAD}{status}{BAD:#}"),
+        Line::Waiting(count) => format!("Currently {} running, waiting", counted(*count)),
+        Line::Ended(node, outcome) => ended(node, outcome),
+    }
+}
+
+/// How one run ended, on a line.
+pub fn ended(node: &Identity, outcome: &Outcome) -> String {
+    let Outcome {
+        ok, class, said, ..
+    } = outcome;
+    let style = if *ok { GOOD } else { BAD };
+    let before = if outcome.is_attached() && outcome.span().is_some() {
+        " (it had run before)"
+    } else {
+        ""
+    };
+    format!("{node}: {style}{class}{style:#}: {}{before}", line(said))
+}
+
+/// Why nobody else is asked, in words.
+pub fn reason(halt: Halt) -> String {
+    match halt {
+        Halt::Canary { bad, of, allowed } => {
+            let canaries = if of == 1 { "canary" } else { "canaries" };
+            format!("stopped: {bad} of {of} {canaries} failed or did not answer, and {allowed} may")
+        }
+        Halt::Failures { bad, allowed } => {
+            format!("stopped: {bad} nodes failed or did not answer, and {allowed} may")
+        }
+        Halt::Interrupted => "interrupted: nobody else is asked".to_owned(),
+        Halt::Broken => "a question could not be sent: nobody else is asked".to_owned(),
+    }
+}
+
+/// Who ended how, how long it took, and what the nodes' own times prove.
+pub fn summary(runs: &Runs) -> String {
+    let mut page = Page::default();
+    let mut rows: Vec<(String, bool, String, usize)> = Vec::new();
+    for (class, nodes) in runs.classes() {
+        let ok = nodes.iter().all(|node| is_ok(runs, node));
+        let names = if ok {
+            String::new()
+        } else {
+            named(nodes.iter().copied())
+        };
+        rows.push((line(class).into_owned(), ok, names, nodes.len()));
+    }
+    if !runs.disabled.is_empty() {
+        let (names, count) = (named(runs.disabled.keys()), runs.disabled.len());
+        rows.push(("skipped: disabled".to_owned(), true, names, count));
+    }
+    if !runs.not_asked.is_empty() {
+        let (names, count) = (named(&runs.not_asked), runs.not_asked.len());
+        rows.push(("not asked".to_owned(), false, names, count));
+    }
+    let width = rows
+        .iter()
+        .map(|(title, ..)| title.len())
+        .max()
+        .unwrap_or(0);
+    let width = width.max("RESULT".len());
+    page.line(format_args!(
+        "{STRONG}{:width$}  {:>5}{STRONG:#}",
+        "RESULT", "NODES"
+    ));
+    for (title, ok, names, count) in rows {
+        let style = if ok { GOOD } else { BAD };
+        page.line(format_args!(
+            "{style}{title:width$}{style:#}  {count:>5}  {names}"
+        ));
+    }
+    page.gap();
+    page.line(times(runs));
+    if let Some(proof) = runs.proof() {
+        page.line(cap(runs, &proof));
+    }
+    page.text()
+}
+
+fn is_ok(runs: &Runs, node: &Identity) -> bool {
+    runs.ended.get(node).is_some_and(|ended| ended.outcome.ok)
+}
+
+fn named<'a>(nodes: impl IntoIterator<Item = &'a Identity>) -> String {
+    let nodes: BTreeSet<Identity> = nodes.into_iter().cloned().collect();
+    first(&nodes, NAMES)
+}
+
+fn times(runs: &Runs) -> String {
+    let took = span(runs.took);
+    let Some(proof) = runs.proof() else {
+        return format!("Nobody ran, in {took}.");
+    };
+    let count = if proof.runs == 1 {
+        "1 run".to_owned()
+    } else {
+        format!("{} runs", proof.runs)
+    };
+    let (work, longest) = (span(proof.work), span(proof.longest));
+    format!("{count} in {took}: together they took {work}, the longest {longest}.")
+}
+
+/// What is proven of the cap; not with our own eyes, but by the times at which nodes say that they had their permits.
+fn cap(runs: &Runs, proof: &Proof) -> String {
+    let highest = proof.highest;
+    let clocks = match runs.skewed() {
+        0 => String::new(),
+        skewed => format!(" ({skewed} clocks were set right)"),
+    };
+    let ran = format!("by the nodes' own clocks{clocks}, {highest} ran at once at the most");
+    match runs.limit {
+        None => format!("By the nodes' own clocks{clocks}, {highest} ran at once at the most."),
+        Some(limit) if highest <= limit => {
+            format!("{GOOD}The limit of {limit} was held{GOOD:#}: {ran}.")
+        }
+        Some(limit) => format!("{BAD}The limit of {limit} was not held{BAD:#}: {ran}."),
+    }
+}
+
+/// The document for programs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Document<'a> {
+    schema: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<&'a str>,
+    /// How many might run at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<usize>,
+    start_time_utc: String,
+    took_ms: u64,
+    /// How many ended how.
+    counts: BTreeMap<&'a str, usize>,
+    ok: usize,
+    failed: usize,
+    nodes: Vec<RunDocument<'a>>,
+    /// Nodes that were left out because Puppet is disabled there, and why.
+    disabled: &'a BTreeMap<Identity, String>,
+    not_asked: &'a BTreeSet<Identity>,
+    /// Why not everybody was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proof: Option<ProofDocument>,
+    disbelieved: &'a BTreeMap<&'static str, usize>,
+    requestids: &'a [String],
+}
+
+/// How one node's run ended.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RunDocument<'a> {
+    node: &'a Identity,
+    ok: bool,
+    /// How it ended, in one word.
+    class: &'a str,
+    /// The same in a sentence.
+    message: &'a str,
+    /// The identity of the run: asked for it again the node gives the same result.
+    run: String,
+    /// Whether it was known before: it is kept in the job that went on.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    earlier: bool,
+    /// The outputs of `puppet runonce`.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    data: &'a Map<String, Value>,
+}
+
+/// What the nodes' own times come to.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ProofDocument {
+    runs: usize,
+    /// How many had permits at once at the most.
+    highest_concurrency: usize,
+    work_ms: u64,
+    longest_ms: u64,
+    makespan_ms: u64,
+    /// The least that it could have taken with the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    least_ms: Option<u64>,
+    /// Nodes whose clock was more than a second from ours.
+    clocks_set_right: usize,
+}
+
+impl<'a> RunDocument<'a> {
+    /// The part of a document that this is.
+    pub fn new(node: &'a Identity, ended: &'a Ended) -> Self {
+        let Outcome {
+            ok,
+            class,
+            said,
+            data,
+            ..
+        } = &ended.outcome;
+        Self {
+            node,
+            ok: *ok,
+            class,
+            message: said,
+            run: ended.run.to_string(),
+            earlier: ended.earlier,
+            data,
+        }
+    }
+}
+
+impl<'a> Document<'a> {
+    /// The document of this.
+    pub fn new(runs: &'a Runs) -> Self {
+        let nodes = runs.ended.iter();
+        let classes = runs.classes().into_iter();
+        Self {
+            schema: "muster.puppet.runs.v1",
+            job: runs.job.as_deref(),
+            limit: runs.limit,
+            start_time_utc: clock::rfc3339(runs.started),
+            took_ms: millis(runs.took),
+            counts: classes.map(|(class, nodes)| (class, nodes.len())).collect(),
+            ok: runs.ok(),
+            failed: runs.bad(),
+            nodes: nodes
+                .map(|(node, ended)| RunDocument::new(node, ended))
+                .collect(),
+            disabled: &runs.disabled,
+            not_asked: &runs.not_asked,
+            stopped: runs.halt.map(reason),
+            proof: runs.proof().map(|proof| ProofDocument {
+                runs: proof.runs,
+                highest_concurrency: proof.highest,
+                work_ms: millis(proof.work),
+                longest_ms: millis(proof.longest),
+                makespan_ms: millis(proof.makespan),
+                least_ms: runs.limit.map(|limit| millis(proof.least(limit))),
+                clocks_set_right: runs.skewed(),
+            }),
+            disbelieved: &runs.disbelieved,
+            requestids: &runs.requests,
+        }
+    }
+}
+
+/// A line of JSON for what happens. The first line names the schema; readers leave out kinds and fields that they do not know.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum JsonLine<'a> {
+    /// Who will be asked, in this order: the first line.
+    Found {
+        /// The schema of all lines, and its version.
+        schema: &'static str,
+        /// The nodes.
+        nodes: Vec<&'a Identity>,
+        /// Nodes that are left out because Puppet is disabled there, and why.
+        disabled: &'a BTreeMap<Identity, String>,
+        /// How many may run at once.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        limit: Option<usize>,
+        /// The job that it is kept as.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        job: Option<&'a str>,
+    },
+    /// A node's run has begun.
+    Running {
+        /// The node.
+        node: &'a Identity,
+        /// How many go on now, this one among them.
+        concurrency: usize,
+    },
+    /// A node's run has ended, or the node is given up.
+    Ended(RunDocument<'a>),
+    /// All is over: everything that `-j` prints, but for the runs themselves.
+    Summary(Box<Document<'a>>),
+    /// Why the command failed: the last line, and often the only one.
+    Error {
+        /// In words.
+        error: String,
+    },
+}
+
+impl<'a> JsonLine<'a> {
+    /// The first line.
+    pub fn found(order: Vec<&'a Identity>, runs: &'a Runs) -> Self {
+        Self::Found {
+            schema: "muster.puppet.runs.lines.v1",
+            nodes: order,
+            disabled: &runs.disabled,
+            limit: runs.limit,
+            job: runs.job.as_deref(),
+        }
+    }
+
+    /// The last line.
+    pub fn summary(runs: &'a Runs) -> Self {
+        let mut document = Document::new(runs);
+        document.nodes.clear();
+        Self::Summary(Box::new(document))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_client::runs::{Halt, Outcome};
+
+    use super::{JsonLine, RunDocument, log, reason, summary, words};
+    use crate::render::fixtures::plain;
+    use crate::render::is_within_width;
+    use crate::render::json::line;
+    use crate::runs::board::Line;
+    use crate::runs::fixtures::{outcome, ran, runs};
+
+    #[test]
+    fn the_articles_words() {
+        let node = || "dev1.example.net".parse().unwrap();
+        let refused = outcome(
+            1,
+            serde_json::json!({"class": "locked", "error": "another run\n\u{1b}[2J"}),
+        );
+        let lines = [
+            Line::Running(node(), 2),
+            Line::Scheduled(node(), "OK".to_owned()),
+            Line::Scheduled(node(), "locked".to_owned()),
+            Line::Waiting(3),
+            Line::Waiting(1),
+            Line::Ended(node(), Box::new(ran("changed", 0, 14))),
+            Line::Ended(node(), Box::new(refused)),
+        ];
+        let lines = lines
+            .iter()
+            .map(|told| log(1_767_225_600_017, &words(told)));
+        insta::assert_snapshot!(plain(&lines.collect::<Vec<_>>().join("\n")), @r"");
+    }
+
+    #[test]
+    fn ends_with_and_without_trouble() {
+        let good = runs(vec![
+            ("web1", ran("clean", 0, 10)),
+            ("web2", ran("changed", 5, 35)),
+            ("web3", ran("clean", 10, 20)),
+        ]);
+        let mut bad = runs(vec![
+            ("web1", ran("clean", 0, 10)),
+            ("web2", ran("changed", 1, 35)),
+            ("web3", ran("failed+changed", 2, 20)),
+            ("web4", outcome(1, serde_json::json!({"class": "locked"}))),
+            ("web5", Outcome::unheard("no_answer", "silent")),
+        ]);
+        bad.disabled
+            .insert("db1".parse().unwrap(), "moving".to_owned());
+        bad.not_asked = (1..9)
+            .map(|n| format!("mail{n}").parse().unwrap())
+            .collect();
+        bad.halt = Some(Halt::Failures { bad: 3, allowed: 2 });
+        let mut nobody = runs(vec![("web5", Outcome::unheard("not_connected", "gone"))]);
+        nobody.limit = None;
+        let texts = [&good, &bad, &nobody].map(|runs| plain(&summary(runs)));
+        assert!(texts.iter().all(|text| is_within_width(text)), "{texts:#?}");
+        insta::assert_snapshot!("puppet_runs", texts.join("\n---\n"));
+        let halts = [
+            Halt::Canary {
+                bad: 1,
+                of: 2,
+                allowed: 0,
+            },
+            Halt::Failures { bad: 3, allowed: 2 },
+            Halt::Interrupted,
+            Halt::Broken,
+        ];
+        insta::assert_snapshot!(halts.map(reason).join("\n"), @r"");
+    }
+
+    #[test]
+    fn every_kind_of_line() {
+        let runs = runs(vec![
+            ("web1", ran("changed", 0, 10)),
+            (
+                "web2",
+                outcome(
+                    1,
+                    serde_json::json!({"class": "disabled", "error": "no\n\u{1b}"}),
+                ),
+            ),
+        ]);
+        let nodes: Vec<_> = runs.ended.keys().collect();
+        let (node, ended) = runs.ended.first_key_value().unwrap();
+        let lines = [
+            JsonLine::found(nodes, &runs),
+            JsonLine::Running {
+                node,
+                concurrency: 1,
+            },
+            JsonLine::Ended(RunDocument::new(node, ended)),
+            JsonLine::summary(&runs),
+            JsonLine::Error {
+                error: "no".to_owned(),
+            },
+        ];
+        let lines: Vec<String> = lines.iter().map(|one| line(one).unwrap()).collect();
+        assert!(!lines.concat().contains(char::is_control));
+        insta::assert_snapshot!("puppet_runs_lines", lines.join("\n"));
+    }
+}

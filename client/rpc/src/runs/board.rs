@@ -1,0 +1,184 @@
+//! What is told while runs go on, in the words that people know from the first program of this kind. A fold over what nodes say; it
+//! neither waits nor prints.
+//!
+//! A node that takes the place of another may be heard of before that other's end is: their messages take different ways. So a
+//! beginning for which there would be no room is held back until an end is heard, and told as it is when none comes soon.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use muster_client::runs::Outcome;
+use muster_wire::identity::Identity;
+
+/// A beginning is held back no longer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Something to tell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Line {
+    /// A node's run has begun; so many go on now, this one among them.
+    Running(Identity, usize),
+    /// The run was begun, or why it was not.
+    Scheduled(Identity, String),
+    /// So many run, which is as many as may, and others wait.
+    Waiting(usize),
+    /// A node's run has ended.
+    Ended(Identity, Box<Outcome>),
+}
+
+/// Who runs, as far as is known.
+#[derive(Debug, Default)]
+pub struct Board {
+    limit: Option<usize>,
+    running: BTreeSet<Identity>,
+    /// Heard to have begun, and not told yet.
+    held: Vec<(Identity, Instant)>,
+}
+
+impl Board {
+    /// Nobody runs yet.
+    pub fn new(limit: Option<usize>) -> Self {
+        Self {
+            limit,
+            ..Self::default()
+        }
+    }
+
+    /// A node says how far its run is; `more` is whether others wait for their turn.
+    pub fn state(&mut self, node: &Identity, state: &str, more: bool) -> Vec<Line> {
+        let begun = matches!(state, "starting" | "applying");
+        if !begun || self.running.contains(node) || self.is_held(node) {
+            return Vec::new();
+        }
+        if self.is_full() {
+            self.held.push((node.clone(), Instant::now()));
+            return Vec::new();
+        }
+        self.begin(node.clone(), more)
+    }
+
+    /// A node's run has ended.
+    pub fn ended(&mut self, node: &Identity, outcome: &Outcome, more: bool) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let held = self.is_held(node);
+        self.held.retain(|(held, _)| held != node);
+        if !self.running.contains(node) {
+            if held || (outcome.span().is_some() && !outcome.is_attached()) {
+                // What it told of its beginning was lost, or is told late.
+                lines.extend(self.begin(node.clone(), false));
+            } else if outcome.span().is_none() {
+                let class = outcome.class.clone();
+                lines.push(Line::Scheduled(node.clone(), class));
+            }
+        }
+        self.running.remove(node);
+        lines.push(Line::Ended(node.clone(), Box::new(outcome.clone())));
+        lines.extend(self.release(Duration::ZERO, more));
+        lines
+    }
+
+    /// Time has passed: what was held back for long is told.
+    pub fn due(&mut self, more: bool) -> Vec<Line> {
+        self.release(PATIENCE, more)
+    }
+
+    /// Tells of beginnings for which there is room, and of those that were held back for longer than this.
+    fn release(&mut self, patience: Duration, more: bool) -> Vec<Line> {
+        let mut lines = Vec::new();
+        while let Some((_, since)) = self.held.first() {
+            let is_late = patience > Duration::ZERO && since.elapsed() >= patience;
+            if self.is_full() && !is_late {
+                break;
+            }
+            let (node, _) = self.held.remove(0);
+            lines.extend(self.begin(node, more));
+        }
+        lines
+    }
+
+    fn begin(&mut self, node: Identity, more: bool) -> Vec<Line> {
+        self.running.insert(node.clone());
+        let count = self.running.len();
+        let mut lines = vec![
+            Line::Running(node.clone(), count),
+            Line::Scheduled(node, "OK".to_owned()),
+        ];
+        if more && self.is_full() {
+            lines.push(Line::Waiting(count));
+        }
+        lines
+    }
+
+    fn is_full(&self) -> bool {
+        self.limit.is_some_and(|limit| self.running.len() >= limit)
+    }
+
+    fn is_held(&self, node: &Identity) -> bool {
+        self.held.iter().any(|(held, _)| held == node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_client::runs::Outcome;
+
+    use super::{Board, Line};
+    use crate::runs::fixtures::{outcome, ran};
+
+    fn told(lines: Vec<Line>) -> Vec<String> {
+        let told = |line| match line {
+            Line::Running(node, count) => format!("{node} runs, {count}"),
+            Line::Scheduled(node, status) => format!("{node} {status}"),
+            Line::Waiting(count) => format!("{count} wait"),
+            Line::Ended(node, outcome) => format!("{node} ended {}", outcome.class),
+        };
+        lines.into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn beginnings_and_ends_are_told_in_an_order_that_can_be() {
+        let mut board = Board::new(Some(2));
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| name.parse().unwrap());
+        assert!(board.state(&a, "waiting_permit", true).is_empty());
+        assert_eq!(
+            told(board.state(&a, "starting", true)),
+            ["a runs, 1", "a OK"]
+        );
+        assert!(board.state(&a, "applying", true).is_empty());
+        assert_eq!(
+            told(board.state(&b, "starting", true)),
+            ["b runs, 2", "b OK", "2 wait"]
+        );
+        // The permit of one that has ended, whose end is still under way.
+        assert!(board.state(&c, "starting", true).is_empty());
+        assert_eq!(
+            told(board.ended(&a, &ran("clean", 0, 1), true)),
+            ["a ended clean", "c runs, 2", "c OK", "2 wait"]
+        );
+        assert!(board.due(true).is_empty());
+        // It has begun and ended before anything was heard of it.
+        assert_eq!(
+            told(board.ended(&d, &ran("failed", 0, 1), false)),
+            ["d runs, 3", "d OK", "d ended failed"]
+        );
+    }
+
+    #[test]
+    fn who_never_ran_is_told_with_the_reason() {
+        let mut board = Board::new(None);
+        let [a, b] = ["a", "b"].map(|name| name.parse().unwrap());
+        let disabled = outcome(1, serde_json::json!({"class": "disabled"}));
+        assert_eq!(
+            told(board.ended(&a, &disabled, true)),
+            ["a disabled", "a ended disabled"]
+        );
+        let mut earlier = ran("changed", 0, 1);
+        earlier.data.insert("attached".to_owned(), true.into());
+        assert_eq!(told(board.ended(&b, &earlier, true)), ["b ended changed"]);
+        let silent = Outcome::unheard("no_answer", "silent");
+        assert_eq!(
+            told(board.ended(&b, &silent, true)),
+            ["b no_answer", "b ended no_answer"]
+        );
+    }
+}

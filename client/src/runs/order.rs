@@ -1,0 +1,84 @@
+//! In which order nodes have their turn. A function of values.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use muster_wire::identity::Identity;
+
+use crate::limit::lot;
+
+/// An order of nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Order {
+    /// By name.
+    #[default]
+    Name,
+    /// As this number draws them; the same one draws the same everywhere.
+    Random(u64),
+    /// Those first whose last run took longest: then no long run is left for the end, when the others have nothing to do. Nodes
+    /// whose last run is not known come before all others, because nobody can say that they are short; equal ones by name.
+    Longest(BTreeMap<Identity, Duration>),
+}
+
+impl Order {
+    /// The nodes in this order.
+    pub fn arrange(&self, nodes: &BTreeSet<Identity>) -> Vec<Identity> {
+        let mut order: Vec<Identity> = nodes.iter().cloned().collect();
+        match self {
+            Self::Name => {}
+            Self::Random(seed) => order.sort_by_cached_key(|node| lot(*seed, node)),
+            Self::Longest(took) => {
+                order.sort_by_key(|node| Reverse(took.get(node).copied().unwrap_or(Duration::MAX)));
+            }
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use muster_wire::identity::Identity;
+    use proptest::prelude::*;
+
+    use super::Order;
+
+    fn nodes(names: &[&str]) -> BTreeSet<Identity> {
+        names.iter().map(|name| name.parse().unwrap()).collect()
+    }
+
+    fn names(order: &[Identity]) -> Vec<&str> {
+        order.iter().map(Identity::as_str).collect()
+    }
+
+    #[test]
+    fn by_name_by_lot_and_the_longest_first() {
+        let all = nodes(&["c", "a", "d", "b"]);
+        assert_eq!(names(&Order::Name.arrange(&all)), ["a", "b", "c", "d"]);
+        assert_eq!(
+            Order::Random(1).arrange(&all),
+            Order::Random(1).arrange(&all)
+        );
+        let drawn: BTreeSet<Vec<Identity>> = (0..20)
+            .map(|seed| Order::Random(seed).arrange(&all))
+            .collect();
+        assert!(drawn.len() > 5, "{drawn:?}");
+        let took = [("a", 3), ("b", 90), ("d", 3)]
+            .map(|(name, seconds)| (name.parse().unwrap(), Duration::from_secs(seconds)));
+        let longest = Order::Longest(took.into());
+        assert_eq!(names(&longest.arrange(&all)), ["c", "b", "a", "d"]);
+    }
+
+    proptest! {
+        #[test]
+        fn everybody_has_exactly_one_turn(count in 0_usize..60, seed: u64) {
+            let all: BTreeSet<Identity> = (0..count).map(|n| format!("n{n}").parse().unwrap()).collect();
+            let order = Order::Random(seed).arrange(&all);
+            prop_assert_eq!(order.len(), count);
+            prop_assert_eq!(order.into_iter().collect::<BTreeSet<_>>(), all);
+        }
+    }
+}

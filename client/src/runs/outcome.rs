@@ -1,0 +1,279 @@
+//! How one node's run ended: what its answer says of the run, or why there is none. Reads answers; asks nobody.
+
+use std::time::Duration;
+
+use muster_wire::Millis;
+use muster_wire::reply::Reply;
+use muster_wire::status::{Reason, Status};
+use serde_json::{Map, Value};
+
+use super::proof::Span;
+
+/// The broker says that the node is not there.
+pub(super) const NOT_CONNECTED: &str = "not_connected";
+/// The node was asked, and nothing was heard of it for as long as that is borne.
+pub(super) const NO_ANSWER: &str = "no_answer";
+/// The question could not be sent.
+pub(super) const NOT_SENT: &str = "not_sent";
+
+/// The run goes on; what ended is only the waiting for it.
+pub(super) const UNFINISHED: &str = "unfinished";
+
+/// Classes of nodes that were asked and are not known to have run.
+const UNHEARD: [&str; 3] = [NOT_CONNECTED, NO_ANSWER, NOT_SENT];
+
+
+/// States of a run that has not ended.
+const GOES_ON: [&str; 4] = ["waiting_lock", "waiting_permit", "starting", "applying"];
+/// Clocks this far apart are not called wrong: answers take time, too.
+const SKEW_MS: i64 = 1000;
+/// A class of a node is one short word.
+const CLASS_BYTES: usize = 32;
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// Whether the run did all that it should.
+    pub ok: bool,
+    /// How it ended in one word: `clean`, `changed`, `failed`, `compile_failed`, `disabled`, `no_answer` and so on. Short and plain,
+    /// whatever the node says.
+    pub class: String,
+    /// The same in a sentence; of the node, and as it says it.
+    pub said: String,
+    /// The outputs of the action; none when there was no answer.
+    pub data: Map<String, Value>,
+    /// How much later the node's clock is than ours, in milliseconds, where it matters.
+    skew: i64,
+}
+
+impl Outcome {
+    /// What an answer says that came at this moment of our clock.
+    pub fn of(reply: &Reply, now: Millis) -> Self {
+        let skew = difference(reply.time, now);
+        let told = Self::told(
+            reply.statuscode,
+            reply.reason.as_ref(),
+            &reply.statusmsg,
+            reply.data.clone(),
+        );
+        Self {
+            skew: if skew.abs() > SKEW_MS { skew } else { 0 },
+            ..told
+        }
+    }
+
+    /// What an answer says that was kept, when nobody knows any more what the node's clock was.
+    pub fn told(
+        status: Status,
+        reason: Option<&Reason>,
+        message: &str,
+        data: Map<String, Value>,
+    ) -> Self {
+        let ok = status == Status::Ok;
+        Self {
+            ok,
+            class: class(status, reason, &data),
+            said: said(ok, &data).unwrap_or(message).to_owned(),
+            data,
+            skew: 0,
+        }
+    }
+
+    /// The node does not say whether it may run: it is not connected, or does not answer.
+    pub fn silent(absent: bool) -> Self {
+        if absent {
+            Self::unheard(NOT_CONNECTED, "not connected")
+        } else {
+            Self::unheard(NO_ANSWER, "it did not say whether it may run")
+        }
+    }
+
+    /// There is no answer.
+    pub fn unheard(class: &'static str, why: impl Into<String>) -> Self {
+        Self {
+            ok: false,
+            class: class.to_owned(),
+            said: why.into(),
+            data: Map::new(),
+            skew: 0,
+        }
+    }
+
+    /// Whether the node was heard of.
+    pub fn is_heard(&self) -> bool {
+        !UNHEARD.contains(&self.class.as_str())
+    }
+
+    /// Whether an earlier question had begun the run.
+    pub fn is_attached(&self) -> bool {
+        self.data.get("attached") == Some(&Value::Bool(true))
+    }
+
+    /// A counter of the run, such as `changed`.
+    pub fn count(&self, name: &str) -> Option<u64> {
+        self.data.get(name)?.as_u64()
+    }
+
+    /// A time of the run, such as `waited_permit`.
+    pub fn seconds(&self, name: &str) -> Option<Duration> {
+        let seconds = self.data.get(name)?.as_f64()?;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+
+    /// When the run had lock and permit, by the node's own clock; set to ours if the two are more than a second apart. Nothing for
+    /// a run that never began.
+    pub fn span(&self) -> Option<Span> {
+        let moment = |name: &str| Some(self.count(name)?.saturating_add_signed(-self.skew));
+        let (start, end) = (moment("started_at")?, moment("finished_at")?);
+        (start > 0 && end >= start).then_some(Span { start, end })
+    }
+
+    /// Whether the node's clock had to be set to ours.
+    pub fn is_skewed(&self) -> bool {
+        self.skew != 0
+    }
+}
+
+fn difference(theirs: Millis, ours: Millis) -> i64 {
+    let apart = i64::try_from(theirs.abs_diff(ours)).unwrap_or(i64::MAX);
+    if theirs < ours { -apart } else { apart }
+}
+
+/// The word for an answer: the run's own class, or else what kept it from having one.
+fn class(status: Status, reason: Option<&Reason>, data: &Map<String, Value>) -> String {
+    let own = data.get("class").and_then(Value::as_str);
+    let is_plain = |word: &&str| {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'+');
+        !word.is_empty() && word.len() <= CLASS_BYTES && word.bytes().all(plain)
+    };
+    if let Some(word) = own.filter(is_plain) {
+        return word.to_owned();
+    }
+    let state = data.get("state").and_then(Value::as_str);
+    if status != Status::Ok && state.is_some_and(|state| GOES_ON.contains(&state)) {
+        return UNFINISHED.to_owned();
+    }
+    let word = reason.map_or(
+        match status {
+            Status::Ok => "clean",
+            Status::Failed => "failed",
+            Status::UnknownAction => "no_agent",
+            Status::MissingData | Status::InvalidData => "refused",
+            Status::Other => "broken",
+        },
+        Reason::word,
+    );
+    word.to_owned()
+}
+
+/// What the node says of it beside its status: the error, or the summary.
+fn said(ok: bool, data: &Map<String, Value>) -> Option<&str> {
+    let text = |name: &str| data.get(name)?.as_str().filter(|text| !text.is_empty());
+    let error = if ok { None } else { text("error") };
+    error.or_else(|| text("summary"))
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::reply::Reply;
+    use serde_json::{Value, json};
+
+    use super::{NO_ANSWER, Outcome};
+    use crate::runs::Span;
+
+    fn reply(code: u8, reason: &Value, data: &Value) -> Reply {
+        let reply = json!({
+            "request": "01890a5d-ac96-774b-bcce-b302099a8057", "sender": "web1", "agent": "puppet", "action": "runonce",
+            "statuscode": code, "statusmsg": "as it was", "reason": reason, "data": data, "time": 100_000,
+        });
+        serde_json::from_value(reply).unwrap()
+    }
+
+    #[test]
+    fn every_way_to_end_has_a_word_of_its_own() {
+        let none = Value::Null;
+        for (code, reason, data, ok, class, said) in [
+            (
+                0,
+                none.clone(),
+                json!({"class": "changed", "summary": "changed 2"}),
+                true,
+                "changed",
+                "changed 2",
+            ),
+            (
+                1,
+                none.clone(),
+                json!({"class": "disabled", "error": "hand hacking"}),
+                false,
+                "disabled",
+                "hand hacking",
+            ),
+            (
+                1,
+                none.clone(),
+                json!({"class": "compile_failed"}),
+                false,
+                "compile_failed",
+                "as it was",
+            ),
+            (
+                1,
+                none.clone(),
+                json!({"class": "\u{1b}[2J", "error": ""}),
+                false,
+                "failed",
+                "as it was",
+            ),
+            (
+                5,
+                json!({"kind": "denied", "rule": "default"}),
+                json!({}),
+                false,
+                "denied",
+                "as it was",
+            ),
+            (
+                1,
+                none.clone(),
+                json!({"state": "applying", "class": null}),
+                false,
+                "unfinished",
+                "as it was",
+            ),
+            (2, none.clone(), json!({}), false, "no_agent", "as it was"),
+            (4, none.clone(), json!({}), false, "refused", "as it was"),
+            (5, none, json!({}), false, "broken", "as it was"),
+        ] {
+            let outcome = Outcome::of(&reply(code, &reason, &data), 100_000);
+            assert_eq!(
+                (outcome.ok, outcome.class.as_str(), outcome.said.as_str()),
+                (ok, class, said)
+            );
+            assert!(outcome.is_heard());
+        }
+        assert!(!Outcome::unheard(NO_ANSWER, "silent for 60 s").is_heard());
+    }
+
+    #[test]
+    fn a_run_that_began_has_a_span_by_a_clock_that_can_be_compared() {
+        let data = json!({"class": "clean", "started_at": 40_000, "finished_at": 90_000, "waited_permit": 1.5});
+        let at = |now| Outcome::of(&reply(0, &Value::Null, &data), now);
+        let span = |start, end| Some(Span { start, end });
+        assert_eq!(at(100_900).span(), span(40_000, 90_000));
+        let late = at(130_000);
+        assert!(late.is_skewed());
+        assert_eq!(late.span(), span(70_000, 120_000));
+        assert_eq!(late.seconds("waited_permit").unwrap().as_millis(), 1500);
+        let never = json!({"class": "locked", "started_at": null});
+        assert_eq!(
+            Outcome::of(&reply(1, &Value::Null, &never), 100_000).span(),
+            None
+        );
+        let backwards = json!({"started_at": 5, "finished_at": 4});
+        assert_eq!(
+            Outcome::of(&reply(0, &Value::Null, &backwards), 100_000).span(),
+            None
+        );
+    }
+}

@@ -1,0 +1,476 @@
+//! A fleet of nodes with a simulated agent `puppet`: the real schema, real permits of the real store, and runs that only take time.
+//!
+//! Like the real agent it takes the node's own lock before it asks for a permit, keeps the result of each run under the run's
+//! identity, and goes on with a run whoever has stopped waiting for it. When runs held their permits is noted by the nodes
+//! themselves, so that whoever asks has no part in the proof.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use muster_api::{ActionError, Agent, Answer, Context, Handler, ddl};
+use muster_client::runs::{Proof, Span, prove};
+use muster_client::{Client, Window};
+use muster_permits::{Ask, Desk, PermitError};
+use muster_wire::identity::{Identity, Name};
+use muster_wire::sign::Signer;
+use rand::Rng;
+use rand::rngs::StdRng;
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::command::Command;
+use crate::fleet::{Blueprint, TestNode};
+use crate::nats_server::NatsServer;
+use crate::now;
+use crate::organisation::{Organisation, connect};
+
+/// The agent's actions.
+const ACTIONS: [&str; 8] = [
+    "status",
+    "runonce",
+    "runs",
+    "enable",
+    "disable",
+    "last_run_summary",
+    "last_run_report",
+    "locks",
+];
+
+/// What a node will do.
+#[derive(Debug, Clone)]
+pub struct Behaviour {
+    /// How long it takes between the request and the lock.
+    pub delay: Duration,
+    /// How long a run takes once it has its permit.
+    pub work: Duration,
+    /// How runs end: the agent's class.
+    pub class: &'static str,
+    /// Why Puppet is disabled, if it is.
+    pub disabled: Option<&'static str>,
+    /// It answers nothing, as a daemon that hangs.
+    pub deaf: bool,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            delay: Duration::ZERO,
+            work: Duration::from_millis(50),
+            class: "changed",
+            disabled: None,
+            deaf: false,
+        }
+    }
+}
+
+impl Behaviour {
+    /// A delay of up to 500 ms, and work of 40 s in the mean and 150 s at the most, as the article's machines had it; both divided by
+    /// this.
+    pub fn draw(lots: &mut StdRng, scale: u32) -> Self {
+        // Most runs are short, and a few are long.
+        let part: f64 = lots.random_range(f64::EPSILON..1.0);
+        let work = (10.0 - 32.0 * part.ln()).min(150.0);
+        Self {
+            delay: Duration::from_millis(lots.random_range(0..=500)) / scale,
+            work: Duration::from_secs_f64(work) / scale,
+            ..Self::default()
+        }
+    }
+}
+
+/// What nodes noted.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// From when to when each run held its permit, by the clock that all nodes of this process share.
+    pub spans: Vec<(Identity, Span)>,
+    /// Who holds one now.
+    pub running: Vec<Identity>,
+    /// How often each node began.
+    pub begun: BTreeMap<Identity, usize>,
+    /// The inputs of each request for a run.
+    pub asked: Vec<(Identity, Map<String, Value>)>,
+}
+
+/// One node's Puppet.
+struct Sim {
+    node: Identity,
+    desk: Desk,
+    behaviour: Mutex<Behaviour>,
+    lock: tokio::sync::Mutex<()>,
+    runs: Mutex<BTreeMap<Uuid, watch::Receiver<Map<String, Value>>>>,
+    notes: Arc<Mutex<Notes>>,
+}
+
+/// One action of it.
+struct Act(Arc<Sim>, &'static str);
+
+impl Handler for Act {
+    fn call<'a>(&'a self, cx: &'a Context, input: Map<String, Value>) -> Answer<'a> {
+        Box::pin(async move {
+            if self.0.behaviour().deaf {
+                std::future::pending::<()>().await;
+            }
+            match self.1 {
+                "status" => Ok(self.0.status()),
+                "runonce" => runonce(&self.0, cx, input).await,
+                "enable" => Ok(self.0.enable(None)),
+                "disable" => Ok(self.0.enable(Some("disabled by a test"))),
+                "last_run_summary" => Ok(self.0.summary()),
+                other => Err(ActionError::failed(format!("{other} is not simulated"))),
+            }
+        })
+    }
+}
+
+impl Sim {
+    fn behaviour(&self) -> Behaviour {
+        self.behaviour.lock().unwrap().clone()
+    }
+
+    fn status(&self) -> Map<String, Value> {
+        let Behaviour { disabled, .. } = self.behaviour();
+        let runs = self.runs.lock().unwrap();
+        let current = runs.iter().find_map(|(run, outcome)| {
+            let state = outcome.borrow().get("state")?.as_str()?.to_owned();
+            (!matches!(state.as_str(), "finished" | "refused" | "aborted")).then_some((*run, state))
+        });
+        let status = match (&disabled, &current) {
+            (Some(_), _) => "disabled",
+            (None, Some(_)) => "applying a catalog",
+            (None, None) => "stopped",
+        };
+        let (run, state) = current.unzip();
+        object(json!({
+            "applying": run.is_some(), "idling": false, "enabled": disabled.is_none(), "daemon_present": false, "status": status,
+            "disable_message": disabled, "lastrun": now() / 1000 - 600, "since_lastrun": 600, "message": format!("Currently {status}"),
+            "holder": if run.is_some() { "ours" } else { "none" }, "holder_pid": null, "run": run, "run_state": state, "pending": 0,
+            "engine": "puppet",
+        }))
+    }
+
+    fn enable(&self, message: Option<&'static str>) -> Map<String, Value> {
+        self.behaviour.lock().unwrap().disabled = message;
+        let (enabled, status) = (message.is_none(), message.unwrap_or("enabled"));
+        let mut data = object(json!({"status": status, "enabled": enabled}));
+        if let Some(message) = message {
+            data.insert("disable_message".to_owned(), message.into());
+        }
+        data
+    }
+
+    /// Its work is what the last run took.
+    fn summary(&self) -> Map<String, Value> {
+        let took = self.behaviour().work.as_secs_f64();
+        object(json!({
+            "out_of_sync_resources": 3, "failed_resources": 0, "corrected_resources": 0, "changed_resources": 3, "total_resources": 61,
+            "config_retrieval_time": took / 8.0, "total_time": took, "logs": [], "lastrun": now() / 1000 - 600, "since_lastrun": 600,
+            "config_version": "1", "type_distribution": {"File": 61}, "summary": {}, "failed_run": false, "class": self.behaviour().class,
+            "environment": "production", "cached_catalog_status": "not_used",
+        }))
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Notes)) {
+        note(&mut self.notes.lock().unwrap());
+    }
+
+    /// A run from the request to its end; whoever listens is told how far it is.
+    async fn run(
+        &self,
+        run: Uuid,
+        input: &Map<String, Value>,
+        told: &watch::Sender<Map<String, Value>>,
+        cancel: &CancellationToken,
+    ) {
+        let Behaviour {
+            delay,
+            work,
+            class,
+            disabled,
+            ..
+        } = self.behaviour();
+        let end = |state: &str, class: &str, error: Option<&str>, more: Value| {
+            let mut data = base(run, state);
+            data.extend(object(json!({
+                "class": class, "error": error, "reason": error.map(|_| class), "summary": format!("ended as {class}"),
+                "finished_at": now(),
+            })));
+            data.extend(object(more));
+            told.send_replace(data);
+        };
+        tokio::time::sleep(delay).await;
+        if let Some(message) = disabled {
+            return end("refused", "disabled", Some(message), json!({}));
+        }
+        let _lock = self.lock.lock().await;
+        told.send_replace(base(run, "waiting_permit"));
+        let limit = input.get("limit").and_then(Value::as_u64);
+        let limit = limit.and_then(|limit| NonZeroU32::new(u32::try_from(limit).ok()?));
+        let pool = input.get("pool").and_then(Value::as_str).unwrap_or("puppet");
+        let permit = match limit {
+            None => None,
+            Some(limit) => {
+                let pool = Name::parse(pool).unwrap();
+                let ask = Ask::new(pool, limit, run, Duration::from_mins(10));
+                match self.desk.enter(ask, cancel).await {
+                    Ok(permit) => Some(permit),
+                    Err(error) => {
+                        let error = chain(&error);
+                        return end("refused", "no_permit", Some(&error), json!({}));
+                    }
+                }
+            }
+        };
+        let started = now();
+        self.note(|notes| {
+            notes.running.push(self.node.clone());
+            *notes.begun.entry(self.node.clone()).or_default() += 1;
+        });
+        told.send_replace(base(run, "starting"));
+        tokio::task::yield_now().await;
+        told.send_replace(base(run, "applying"));
+        let lost = async {
+            match &permit {
+                Some(permit) => permit.lost().cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let fenced = tokio::select! {
+            () = tokio::time::sleep(work) => false,
+            () = lost => true,
+        };
+        let finished = now();
+        self.note(|notes| {
+            notes.running.retain(|node| *node != self.node);
+            let span = Span {
+                start: started,
+                end: finished,
+            };
+            notes.spans.push((self.node.clone(), span));
+        });
+        let fence = permit.as_ref().map(muster_permits::Permit::fence);
+        if let Some(permit) = permit {
+            permit.release().await;
+        }
+        let failed = class.contains("failed");
+        let more = json!({
+            "total": 61, "changed": u8::from(class.contains("changed")) * 3, "failed": u8::from(failed), "started_at": started,
+            "finished_at": finished, "duration": work.as_secs_f64(), "pool": pool, "fence": fence,
+        });
+        if fenced {
+            end("aborted", "fenced", Some("the permit was lost"), more);
+        } else {
+            let error = failed.then_some("something failed");
+            end("finished", class, error, more);
+        }
+    }
+}
+
+async fn runonce(
+    sim: &Arc<Sim>,
+    cx: &Context,
+    input: Map<String, Value>,
+) -> Result<Map<String, Value>, ActionError> {
+    sim.note(|notes| notes.asked.push((sim.node.clone(), input.clone())));
+    if input.contains_key("server") {
+        return Err(ActionError::invalid(
+            "server: another server than the configured one is not allowed here",
+        ));
+    }
+    let run = input.get("run").and_then(Value::as_str);
+    let run = run.map_or_else(Uuid::now_v7, |run| Uuid::parse_str(run).unwrap());
+    let (mut listening, attached) = begin(sim, run, input);
+    loop {
+        let data = listening.borrow_and_update().clone();
+        let state = data.get("state").and_then(Value::as_str).unwrap_or_default();
+        cx.emit(json!({"state": state, "run": run}));
+        if matches!(state, "finished" | "refused" | "aborted") {
+            return answer(data, attached);
+        }
+        listening.changed().await.unwrap();
+    }
+}
+
+/// Begins the run, unless there is one of that identity.
+fn begin(
+    sim: &Arc<Sim>,
+    run: Uuid,
+    input: Map<String, Value>,
+) -> (watch::Receiver<Map<String, Value>>, bool) {
+    let mut runs = sim.runs.lock().unwrap();
+    if let Some(known) = runs.get(&run) {
+        return (known.clone(), true);
+    }
+    let (told, listening) = watch::channel(base(run, "waiting_lock"));
+    runs.insert(run, listening.clone());
+    let sim = Arc::clone(sim);
+    tokio::spawn(async move {
+        let never = CancellationToken::new();
+        sim.run(run, &input, &told, &never).await;
+        // Whoever asks for it later hears how it ended.
+        told.closed().await;
+    });
+    (listening, false)
+}
+
+fn answer(mut data: Map<String, Value>, attached: bool) -> Result<Map<String, Value>, ActionError> {
+    data.insert("attached".to_owned(), attached.into());
+    let class = data.get("class").and_then(Value::as_str).unwrap_or_default();
+    if matches!(class, "clean" | "changed") {
+        return Ok(data);
+    }
+    let message = format!("the run ended as {class}");
+    Err(ActionError::failed(message).with_data(data))
+}
+
+/// All outputs of a run that has come so far.
+fn base(run: Uuid, state: &str) -> Map<String, Value> {
+    object(json!({
+        "run": run, "state": state, "class": null, "reason": null, "error": null, "summary": null, "transaction_uuid": null,
+        "exitcode": null, "total": null, "changed": null, "failed": null, "failed_to_restart": null, "skipped": null, "out_of_sync": null,
+        "corrective": null, "config_version": null, "environment": null, "cached_catalog_status": null, "noop": false,
+        "initiated_at": now() / 1000, "waited_lock": null, "waited_permit": null, "started_at": null, "finished_at": null,
+        "duration": null, "pool": null, "fence": null, "replayed": [], "pending": [], "log": [], "attached": false,
+    }))
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        other => panic!("{other} is no object"),
+    }
+}
+
+fn chain(error: &PermitError) -> String {
+    muster_api::system::error::chain(error)
+}
+
+/// A node with a simulated Puppet.
+pub struct SimNode {
+    /// The daemon.
+    pub node: TestNode,
+    sim: Arc<Sim>,
+}
+
+impl SimNode {
+    /// Where its Puppet takes permits.
+    pub fn sim_desk(&self) -> &Desk {
+        &self.sim.desk
+    }
+
+    /// What it does from now on.
+    pub fn behave(&self, behaviour: Behaviour) {
+        *self.sim.behaviour.lock().unwrap() = behaviour;
+    }
+}
+
+/// The fleet, and whoever asks it.
+pub struct SimFleet {
+    /// The organisation.
+    pub organisation: Organisation,
+    /// The broker, with the fleet's stores.
+    pub server: NatsServer,
+    /// The nodes by name.
+    pub nodes: BTreeMap<Identity, SimNode>,
+    /// The real `rpc`.
+    pub desk: Command,
+    caller: Signer,
+    notes: Arc<Mutex<Notes>>,
+}
+
+impl SimFleet {
+    /// A fleet of nodes of these names, each as it is by default.
+    pub async fn start<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        let organisation = Organisation::new(&["muster"]);
+        let server = organisation.storing_broker().await;
+        let notes = Arc::new(Mutex::new(Notes::default()));
+        let mut nodes = BTreeMap::new();
+        for name in names {
+            let node = Self::node(&organisation, &server, name, &notes).await;
+            nodes.insert(node.sim.node.clone(), node);
+        }
+        let caller = organisation.caller("rip");
+        let desk = Command::new(&server, &organisation, &caller, "confirm = \"never\"");
+        Self {
+            organisation,
+            server,
+            nodes,
+            desk,
+            caller,
+            notes,
+        }
+    }
+
+    /// So many nodes.
+    pub async fn of(count: usize) -> Self {
+        let names: Vec<String> = (1..=count)
+            .map(|n| format!("node{n:03}.example.net"))
+            .collect();
+        Self::start(names.iter().map(String::as_str)).await
+    }
+
+    async fn node(
+        organisation: &Organisation,
+        server: &NatsServer,
+        name: &str,
+        notes: &Arc<Mutex<Notes>>,
+    ) -> SimNode {
+        let signer = organisation.node(name);
+        let desk = Desk::new(signer.identity().clone());
+        desk.connect(connect(server, &signer).await);
+        let sim = Arc::new(Sim {
+            node: signer.identity().clone(),
+            desk,
+            behaviour: Mutex::default(),
+            lock: tokio::sync::Mutex::default(),
+            runs: Mutex::default(),
+            notes: Arc::clone(notes),
+        });
+        let mut agent = Agent::builder(ddl::builtin("puppet").unwrap()).unwrap();
+        for action in ACTIONS {
+            agent = agent.handler(action, Arc::new(Act(Arc::clone(&sim), action)));
+        }
+        let mut blueprint = Blueprint::new(signer);
+        blueprint.agents = vec![agent.build().unwrap()];
+        let node = TestNode::start(organisation, server, blueprint).await;
+        SimNode { node, sim }
+    }
+
+    /// What this node does from now on.
+    pub fn behave(&self, node: &str, behaviour: Behaviour) {
+        let node: Identity = node.parse().unwrap();
+        self.nodes.get(&node).unwrap().behave(behaviour);
+    }
+
+    /// Looks at what nodes have noted so far.
+    pub fn notes<T>(&self, look: impl FnOnce(&Notes) -> T) -> T {
+        look(&self.notes.lock().unwrap())
+    }
+
+    /// Forgets what nodes have noted.
+    pub fn forget(&self) {
+        *self.notes.lock().unwrap() = Notes::default();
+    }
+
+    /// What the nodes' own notes prove.
+    pub fn proof(&self) -> Proof {
+        let spans = self.notes(|notes| notes.spans.iter().map(|(_, span)| *span).collect::<Vec<_>>());
+        prove(&spans).expect("somebody ran")
+    }
+
+    /// A client of the library, in this process.
+    pub async fn client(&self) -> Client {
+        let bus = connect(&self.server, &self.caller).await;
+        let collective = self.organisation.collective().clone();
+        Client::new(
+            bus,
+            self.caller.clone(),
+            self.organisation.trust(),
+            collective,
+            Window::default(),
+        )
+    }
+}
