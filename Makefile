@@ -44,9 +44,10 @@ parity: tools puppet ## N random catalogs (200), applied by Puppet and by rpcd
 	cargo build --quiet --locked --bin rpcd
 	PARITY_N=$(or $(N),200) cargo nextest run --workspace --locked -E 'test(parity::)'
 
-bench: tools ## a signed ping over 1,000 and 10,000 nodes beside its floors
+bench: tools ## a signed ping over 1,000 and 10,000 nodes beside its floors; catalogs; run permits
 	cargo build --release --locked --bin rpcd
 	cargo run --release --locked --package muster-tests --bin load -- engine
+	cargo run --release --locked --package muster-tests --bin load -- permits
 	cargo run --release --locked --package muster-tests --bin load -- bench
 
 fuzz: ## each decoder for a minute (needs nightly and cargo-fuzz)

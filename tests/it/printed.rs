@@ -257,8 +257,12 @@ async fn every_document_is_what_its_published_schema_says() {
     }
     seen.insert("muster.request.lines.v1".to_owned());
     // Those of runs and permits are held by `runs.rs`, where nodes have a Puppet.
-    let elsewhere = |name: &String| name.starts_with("muster.puppet.") || name == "muster.permits.v1";
-    let published: BTreeSet<String> = published::names().into_iter().filter(|name| !elsewhere(name)).collect();
+    let elsewhere =
+        |name: &String| name.starts_with("muster.puppet.") || name == "muster.permits.v1";
+    let published: BTreeSet<String> = published::names()
+        .into_iter()
+        .filter(|name| !elsewhere(name))
+        .collect();
     assert_eq!(
         seen, published,
         "every published schema is printed by somebody"

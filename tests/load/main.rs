@@ -26,6 +26,7 @@ mod fleet;
 mod floor;
 mod machine;
 mod measure;
+mod permits;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,8 @@ enum Command {
     Bench(Bench),
     /// Catalogs applied by `rpcd apply` and by `puppet apply`
     Engine(engine::Engine),
+    /// Simulated runs under permits: whether the cap holds, and how close to the least possible time they take
+    Permits(permits::Permits),
     /// One side of the comparison, told by its parent on stdin what to measure
     #[command(hide = true)]
     Worker {
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Bench(bench) => run(&bench, most),
         Command::Engine(wanted) => engine::bench(&wanted),
+        Command::Permits(wanted) => permits::bench(&wanted),
         Command::Worker { side, nodes } => worker::serve(side, nodes),
     }
     ExitCode::SUCCESS

@@ -40,6 +40,8 @@ pub struct Blueprint {
     pub policies: Vec<(String, String)>,
     /// Its agents, besides those that come with the product.
     pub agents: Vec<Agent>,
+    /// Where it takes run permits; connected when the node starts.
+    pub permits: Desk,
     /// Its data sources, besides those that come with the product.
     pub data: Vec<Data>,
     /// Limits of every agent.
@@ -58,6 +60,7 @@ impl Blueprint {
     /// A node that lets everybody do everything, resources of type exec too.
     pub fn new(signer: Signer) -> Self {
         Self {
+            permits: Desk::new(signer.identity().clone()),
             signer,
             facts: serde_json::json!({}),
             classes: Vec::new(),
@@ -106,7 +109,7 @@ impl TestNode {
         server: &NatsServer,
         blueprint: Blueprint,
     ) -> Self {
-        let permits = Desk::new(blueprint.signer.identity().clone());
+        let permits = blueprint.permits.clone();
         let core = build(directory.path(), organisation, blueprint, &permits);
         let core = Arc::new(core);
         let bus = connect(server, core.signer()).await;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_api::{ActionError, Agent, Answer, Context, Handler, ddl};
-use muster_client::runs::{Proof, Span, prove};
+use muster_client::runs::{Mission, News, Proof, Shape, Span, prove};
 use muster_client::{Client, Window};
 use muster_permits::{Ask, Desk, PermitError};
 use muster_wire::identity::{Identity, Name};
@@ -96,6 +96,7 @@ pub struct Notes {
 }
 
 /// One node's Puppet.
+#[derive(Debug)]
 struct Sim {
     node: Identity,
     desk: Desk,
@@ -209,7 +210,10 @@ impl Sim {
         told.send_replace(base(run, "waiting_permit"));
         let limit = input.get("limit").and_then(Value::as_u64);
         let limit = limit.and_then(|limit| NonZeroU32::new(u32::try_from(limit).ok()?));
-        let pool = input.get("pool").and_then(Value::as_str).unwrap_or("puppet");
+        let pool = input
+            .get("pool")
+            .and_then(Value::as_str)
+            .unwrap_or("puppet");
         let permit = match limit {
             None => None,
             Some(limit) => {
@@ -285,7 +289,10 @@ async fn runonce(
     let (mut listening, attached) = begin(sim, run, input);
     loop {
         let data = listening.borrow_and_update().clone();
-        let state = data.get("state").and_then(Value::as_str).unwrap_or_default();
+        let state = data
+            .get("state")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         cx.emit(json!({"state": state, "run": run}));
         if matches!(state, "finished" | "refused" | "aborted") {
             return answer(data, attached);
@@ -318,7 +325,10 @@ fn begin(
 
 fn answer(mut data: Map<String, Value>, attached: bool) -> Result<Map<String, Value>, ActionError> {
     data.insert("attached".to_owned(), attached.into());
-    let class = data.get("class").and_then(Value::as_str).unwrap_or_default();
+    let class = data
+        .get("class")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     if matches!(class, "clean" | "changed") {
         return Ok(data);
     }
@@ -349,6 +359,7 @@ fn chain(error: &PermitError) -> String {
 }
 
 /// A node with a simulated Puppet.
+#[derive(Debug)]
 pub struct SimNode {
     /// The daemon.
     pub node: TestNode,
@@ -356,11 +367,6 @@ pub struct SimNode {
 }
 
 impl SimNode {
-    /// Where its Puppet takes permits.
-    pub fn sim_desk(&self) -> &Desk {
-        &self.sim.desk
-    }
-
     /// What it does from now on.
     pub fn behave(&self, behaviour: Behaviour) {
         *self.sim.behaviour.lock().unwrap() = behaviour;
@@ -368,6 +374,7 @@ impl SimNode {
 }
 
 /// The fleet, and whoever asks it.
+#[derive(Debug)]
 pub struct SimFleet {
     /// The organisation.
     pub organisation: Organisation,
@@ -419,11 +426,10 @@ impl SimFleet {
         notes: &Arc<Mutex<Notes>>,
     ) -> SimNode {
         let signer = organisation.node(name);
-        let desk = Desk::new(signer.identity().clone());
-        desk.connect(connect(server, &signer).await);
+        let mut blueprint = Blueprint::new(signer);
         let sim = Arc::new(Sim {
-            node: signer.identity().clone(),
-            desk,
+            node: blueprint.signer.identity().clone(),
+            desk: blueprint.permits.clone(),
             behaviour: Mutex::default(),
             lock: tokio::sync::Mutex::default(),
             runs: Mutex::default(),
@@ -433,7 +439,6 @@ impl SimFleet {
         for action in ACTIONS {
             agent = agent.handler(action, Arc::new(Act(Arc::clone(&sim), action)));
         }
-        let mut blueprint = Blueprint::new(signer);
         blueprint.agents = vec![agent.build().unwrap()];
         let node = TestNode::start(organisation, server, blueprint).await;
         SimNode { node, sim }
@@ -457,8 +462,44 @@ impl SimFleet {
 
     /// What the nodes' own notes prove.
     pub fn proof(&self) -> Proof {
-        let spans = self.notes(|notes| notes.spans.iter().map(|(_, span)| *span).collect::<Vec<_>>());
+        let spans = self.notes(|notes| {
+            notes
+                .spans
+                .iter()
+                .map(|(_, span)| *span)
+                .collect::<Vec<_>>()
+        });
         prove(&spans).expect("somebody ran")
+    }
+
+    /// Lets every node run once, through the client library, which is what `rpc` uses; all of them must succeed.
+    pub async fn run_all(&self, pool: &str, limit: usize) {
+        let client = self.client().await;
+        let runs = self.nodes.keys().map(|node| (node.clone(), Uuid::now_v7()));
+        let mut campaign = client.campaign(Mission {
+            runs: runs.collect(),
+            data: object(json!({"limit": limit, "pool": pool})),
+            shape: Shape {
+                limit,
+                ..Shape::default()
+            },
+            silence: Duration::from_mins(1),
+            timeout: None,
+            wait: Duration::from_mins(10),
+            ttl: Duration::from_mins(1),
+        });
+        let mut ended = 0;
+        while let Some(news) = campaign.next().await {
+            match news {
+                News::Ended { node, outcome, .. } => {
+                    assert!(outcome.ok, "{node}: {outcome:?}");
+                    ended += 1;
+                }
+                News::Failed(error) => panic!("{error}"),
+                _ => {}
+            }
+        }
+        assert_eq!(ended, self.nodes.len());
     }
 
     /// A client of the library, in this process.

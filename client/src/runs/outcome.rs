@@ -22,7 +22,6 @@ pub(super) const UNFINISHED: &str = "unfinished";
 /// Classes of nodes that were asked and are not known to have run.
 const UNHEARD: [&str; 3] = [NOT_CONNECTED, NO_ANSWER, NOT_SENT];
 
-
 /// States of a run that has not ended.
 const GOES_ON: [&str; 4] = ["waiting_lock", "waiting_permit", "starting", "applying"];
 /// Clocks this far apart are not called wrong: answers take time, too.

@@ -58,9 +58,9 @@ impl Fleet {
                 news = campaign.next() => match news {
                     None => break,
                     Some(news) => {
-                        let more = waits(&campaign);
+                        let open = open(&campaign);
                         let mut taking = Taking { runs: &mut runs, recorder: &mut *recorder, board: &mut board, wave: &mut wave, action };
-                        match taking.take(news, more, campaign.under_way(), &mut show)? {
+                        match taking.take(news, open, campaign.under_way(), &mut show)? {
                             Some(lines) => lines,
                             None => continue,
                         }
@@ -71,7 +71,7 @@ impl Fleet {
                     show(RunNews::Halted(Halt::Interrupted, campaign.under_way()))?;
                     continue;
                 }
-                _ = tick.tick() => board.due(waits(&campaign)),
+                _ = tick.tick() => board.due(open(&campaign)),
             };
             for line in &lines {
                 let ended = match line {
@@ -94,9 +94,13 @@ impl Fleet {
     }
 }
 
-/// Whether somebody waits for a turn.
-fn waits(campaign: &Campaign) -> bool {
-    campaign.halted().is_none() && campaign.left().next().is_some()
+/// How many have not ended, and will: those who were asked, and those who will be.
+fn open(campaign: &Campaign) -> usize {
+    let left = match campaign.halted() {
+        None => campaign.left().count(),
+        Some(_) => 0,
+    };
+    campaign.under_way() + left
 }
 
 /// Where news go.
@@ -113,7 +117,7 @@ impl Taking<'_, '_, '_> {
     fn take(
         &mut self,
         news: News,
-        more: bool,
+        open: usize,
         under_way: usize,
         show: &mut impl FnMut(RunNews<'_>) -> Result<(), Error>,
     ) -> Result<Option<Vec<Line>>, Error> {
@@ -127,13 +131,13 @@ impl Taking<'_, '_, '_> {
                 self.recorder.sent(&request);
                 self.runs.requests.push(request);
             }
-            News::State { node, state } => return Ok(Some(self.board.state(&node, &state, more))),
+            News::State { node, state } => return Ok(Some(self.board.state(&node, &state, open))),
             News::Ended {
                 node,
                 run,
                 outcome,
                 answer,
-            } => return Ok(Some(self.ended((node, run), outcome, answer, more))),
+            } => return Ok(Some(self.ended((node, run), outcome, answer, open))),
             News::Disbelieved(word) => *self.runs.disbelieved.entry(word).or_default() += 1,
             News::Halted(halt) => show(RunNews::Halted(halt, under_way))?,
             News::Failed(error) => show(RunNews::Failed(&error))?,
@@ -146,7 +150,7 @@ impl Taking<'_, '_, '_> {
         (node, run): (Identity, Uuid),
         mut outcome: Outcome,
         answer: Option<Box<Answer>>,
-        more: bool,
+        open: usize,
     ) -> Vec<Line> {
         outcome.data = self.action.redact_output(&outcome.data);
         if let Some(answer) = answer {
@@ -154,7 +158,7 @@ impl Taking<'_, '_, '_> {
         } else if outcome.class == "not_connected" {
             self.recorder.waved(&BTreeSet::from([node.clone()]));
         }
-        let lines = self.board.ended(&node, &outcome, more);
+        let lines = self.board.ended(&node, &outcome, open);
         let ended = Ended {
             run,
             outcome,

@@ -22,7 +22,8 @@ broker has. Filters say which nodes may be asked.")]
   rpc permit show puppet -j --jq '.pools[].holders[].node'
 
 FENCE is the permit's number: later ones are larger. A holder that gives no
-signs of life loses its permit when LAPSES is over; a living one renews it.")]
+signs of life loses its permit when the time LEFT is over; a living one renews
+it. Who waits with a higher PRIO comes first.")]
     Show(Show),
     /// Take permits away from nodes; what runs under them is stopped
     #[command(after_help = "Examples:

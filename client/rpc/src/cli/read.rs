@@ -7,6 +7,9 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 
 use super::{Cli, Command};
 
+/// Commands that have the name of an agent, and not all of its actions.
+const AGENTS: [&str; 3] = ["permit", "provision", "puppet"];
+
 impl Cli {
     /// The command line of these arguments, the program's name among them.
     pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
@@ -14,6 +17,9 @@ impl Cli {
         match Self::read_line(arguments.clone()) {
             Err(error) if error.kind() == ErrorKind::DisplayHelp => {
                 Self::help_of_agent(arguments).ok_or(error)
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidSubcommand => {
+                Self::action_of_agent(arguments).ok_or(error)
             }
             read => read,
         }
@@ -30,6 +36,14 @@ impl Cli {
         request.agent.as_ref()?;
         request.help = true;
         Some(cli)
+    }
+
+    /// The line of a request to an agent of which a command has the name: what the command does not know is one of its actions.
+    fn action_of_agent(mut arguments: Vec<OsString>) -> Option<Self> {
+        let is_agent = |word: &OsString| AGENTS.iter().any(|agent| word == agent);
+        let place = arguments.iter().skip(1).position(is_agent)? + 1;
+        arguments.insert(place, "do".into());
+        Self::read_line(arguments).ok()
     }
 
     fn read_line(mut arguments: Vec<OsString>) -> Result<Self, clap::Error> {
@@ -105,6 +119,20 @@ mod tests {
         assert!(matches!(cli.command, Command::Ping(_)));
         let (_, request) = request("rpc do ping ping");
         assert_eq!(request.agent.as_deref(), Some("ping"));
+    }
+
+    #[test]
+    fn actions_that_a_command_of_the_agents_name_does_not_know_are_asked_of_the_agent() {
+        let (global, request) = request("rpc -v puppet last_run_report logs=true -I web1");
+        assert!(global.verbose);
+        assert_eq!(request.agent.as_deref(), Some("puppet"));
+        assert_eq!(request.words, ["last_run_report", "logs=true"]);
+        for line in ["rpc puppet status", "rpc permit list puppet"] {
+            let cli = Cli::read(line.split(' ').map(OsString::from)).unwrap();
+            assert!(!matches!(cli.command, Command::Do(_)), "{line}");
+        }
+        let wrong = Cli::read(["rpc", "job", "lisst"].map(OsString::from)).unwrap_err();
+        assert_eq!(wrong.kind(), clap::error::ErrorKind::InvalidSubcommand);
     }
 
     #[test]

@@ -122,7 +122,7 @@ pub fn show(pools: &[Pool], width: usize) -> String {
 }
 
 fn heading(title: &str) -> Vec<String> {
-    [title, "FENCE", "PRIORITY", "SINCE", "LAPSES", "RUN"]
+    [title, "FENCE", "PRIO", "SINCE", "LEFT", "RUN"]
         .map(str::to_owned)
         .to_vec()
 }
@@ -139,7 +139,7 @@ fn rows(parties: &[Party]) -> Vec<Vec<Cell>> {
             party.fence.to_string(),
             party.priority.to_string(),
             format!("{} s", party.age),
-            format!("in {} s", party.expires),
+            format!("{} s", party.expires),
             run,
         ];
         cells.map(Cell::plain).to_vec()

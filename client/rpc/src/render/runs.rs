@@ -108,7 +108,13 @@ pub fn summary(runs: &Runs) -> String {
     page.gap();
     page.line(times(runs));
     if let Some(proof) = runs.proof() {
-        page.line(cap(runs, &proof));
+        page.line(cap(runs.limit, &proof));
+    }
+    if let skewed @ 1.. = runs.skewed() {
+        let nodes = counted(skewed);
+        page.line(format_args!(
+            "For that the clocks of {nodes} were set right, by more than a second."
+        ));
     }
     page.text()
 }
@@ -137,15 +143,11 @@ fn times(runs: &Runs) -> String {
 }
 
 /// What is proven of the cap; not with our own eyes, but by the times at which nodes say that they had their permits.
-fn cap(runs: &Runs, proof: &Proof) -> String {
+fn cap(limit: Option<usize>, proof: &Proof) -> String {
     let highest = proof.highest;
-    let clocks = match runs.skewed() {
-        0 => String::new(),
-        skewed => format!(" ({skewed} clocks were set right)"),
-    };
-    let ran = format!("by the nodes' own clocks{clocks}, {highest} ran at once at the most");
-    match runs.limit {
-        None => format!("By the nodes' own clocks{clocks}, {highest} ran at once at the most."),
+    let ran = format!("by the nodes' clocks, {highest} ran at once at most");
+    match limit {
+        None => format!("By the nodes' clocks, {highest} ran at once at most."),
         Some(limit) if highest <= limit => {
             format!("{GOOD}The limit of {limit} was held{GOOD:#}: {ran}.")
         }
@@ -306,7 +308,10 @@ pub enum JsonLine<'a> {
     /// A node's run has ended, or the node is given up.
     Ended(RunDocument<'a>),
     /// All is over: everything that `-j` prints, but for the runs themselves.
-    Summary(Box<Document<'a>>),
+    Summary {
+        /// These.
+        runs: Box<Document<'a>>,
+    },
     /// Why the command failed: the last line, and often the only one.
     Error {
         /// In words.
@@ -330,7 +335,9 @@ impl<'a> JsonLine<'a> {
     pub fn summary(runs: &'a Runs) -> Self {
         let mut document = Document::new(runs);
         document.nodes.clear();
-        Self::Summary(Box::new(document))
+        Self::Summary {
+            runs: Box::new(document),
+        }
     }
 }
 
@@ -368,7 +375,15 @@ mod tests {
         let lines = lines
             .iter()
             .map(|told| log(1_767_225_600_017, &words(told)));
-        insta::assert_snapshot!(plain(&lines.collect::<Vec<_>>().join("\n")), @r"");
+        insta::assert_snapshot!(plain(&lines.collect::<Vec<_>>().join("\n")), @r"
+        2026-01-01 00:00:00Z Running dev1.example.net, concurrency is 2
+        2026-01-01 00:00:00Z dev1.example.net schedule status: OK
+        2026-01-01 00:00:00Z dev1.example.net schedule status: locked
+        2026-01-01 00:00:00Z Currently 3 nodes running, waiting
+        2026-01-01 00:00:00Z Currently 1 node running, waiting
+        2026-01-01 00:00:00Z dev1.example.net: changed: 3 of 61 resources changed
+        2026-01-01 00:00:00Z dev1.example.net: locked: another run\n\x1b[2J
+        ");
     }
 
     #[test]
@@ -406,7 +421,12 @@ mod tests {
             Halt::Interrupted,
             Halt::Broken,
         ];
-        insta::assert_snapshot!(halts.map(reason).join("\n"), @r"");
+        insta::assert_snapshot!(halts.map(reason).join("\n"), @r"
+        stopped: 1 of 2 canaries failed or did not answer, and 0 may
+        stopped: 3 nodes failed or did not answer, and 2 may
+        interrupted: nobody else is asked
+        a question could not be sent: nobody else is asked
+        ");
     }
 
     #[test]

@@ -44,8 +44,8 @@ impl Board {
         }
     }
 
-    /// A node says how far its run is; `more` is whether others wait for their turn.
-    pub fn state(&mut self, node: &Identity, state: &str, more: bool) -> Vec<Line> {
+    /// A node says how far its run is; `open` is how many have not ended, those who wait for their turn among them.
+    pub fn state(&mut self, node: &Identity, state: &str, open: usize) -> Vec<Line> {
         let begun = matches!(state, "starting" | "applying");
         if !begun || self.running.contains(node) || self.is_held(node) {
             return Vec::new();
@@ -54,18 +54,18 @@ impl Board {
             self.held.push((node.clone(), Instant::now()));
             return Vec::new();
         }
-        self.begin(node.clone(), more)
+        self.begin(node.clone(), open)
     }
 
     /// A node's run has ended.
-    pub fn ended(&mut self, node: &Identity, outcome: &Outcome, more: bool) -> Vec<Line> {
+    pub fn ended(&mut self, node: &Identity, outcome: &Outcome, open: usize) -> Vec<Line> {
         let mut lines = Vec::new();
         let held = self.is_held(node);
         self.held.retain(|(held, _)| held != node);
         if !self.running.contains(node) {
             if held || (outcome.span().is_some() && !outcome.is_attached()) {
                 // What it told of its beginning was lost, or is told late.
-                lines.extend(self.begin(node.clone(), false));
+                lines.extend(self.begin(node.clone(), 0));
             } else if outcome.span().is_none() {
                 let class = outcome.class.clone();
                 lines.push(Line::Scheduled(node.clone(), class));
@@ -73,17 +73,17 @@ impl Board {
         }
         self.running.remove(node);
         lines.push(Line::Ended(node.clone(), Box::new(outcome.clone())));
-        lines.extend(self.release(Duration::ZERO, more));
+        lines.extend(self.release(Duration::ZERO, open));
         lines
     }
 
     /// Time has passed: what was held back for long is told.
-    pub fn due(&mut self, more: bool) -> Vec<Line> {
-        self.release(PATIENCE, more)
+    pub fn due(&mut self, open: usize) -> Vec<Line> {
+        self.release(PATIENCE, open)
     }
 
     /// Tells of beginnings for which there is room, and of those that were held back for longer than this.
-    fn release(&mut self, patience: Duration, more: bool) -> Vec<Line> {
+    fn release(&mut self, patience: Duration, open: usize) -> Vec<Line> {
         let mut lines = Vec::new();
         while let Some((_, since)) = self.held.first() {
             let is_late = patience > Duration::ZERO && since.elapsed() >= patience;
@@ -91,19 +91,19 @@ impl Board {
                 break;
             }
             let (node, _) = self.held.remove(0);
-            lines.extend(self.begin(node, more));
+            lines.extend(self.begin(node, open));
         }
         lines
     }
 
-    fn begin(&mut self, node: Identity, more: bool) -> Vec<Line> {
+    fn begin(&mut self, node: Identity, open: usize) -> Vec<Line> {
         self.running.insert(node.clone());
         let count = self.running.len();
         let mut lines = vec![
             Line::Running(node.clone(), count),
             Line::Scheduled(node, "OK".to_owned()),
         ];
-        if more && self.is_full() {
+        if open > count && self.is_full() {
             lines.push(Line::Waiting(count));
         }
         lines
@@ -139,26 +139,23 @@ mod tests {
     fn beginnings_and_ends_are_told_in_an_order_that_can_be() {
         let mut board = Board::new(Some(2));
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| name.parse().unwrap());
-        assert!(board.state(&a, "waiting_permit", true).is_empty());
+        assert!(board.state(&a, "waiting_permit", 4).is_empty());
+        assert_eq!(told(board.state(&a, "starting", 4)), ["a runs, 1", "a OK"]);
+        assert!(board.state(&a, "applying", 4).is_empty());
         assert_eq!(
-            told(board.state(&a, "starting", true)),
-            ["a runs, 1", "a OK"]
-        );
-        assert!(board.state(&a, "applying", true).is_empty());
-        assert_eq!(
-            told(board.state(&b, "starting", true)),
+            told(board.state(&b, "starting", 4)),
             ["b runs, 2", "b OK", "2 wait"]
         );
         // The permit of one that has ended, whose end is still under way.
-        assert!(board.state(&c, "starting", true).is_empty());
+        assert!(board.state(&c, "starting", 4).is_empty());
         assert_eq!(
-            told(board.ended(&a, &ran("clean", 0, 1), true)),
+            told(board.ended(&a, &ran("clean", 0, 1), 3)),
             ["a ended clean", "c runs, 2", "c OK", "2 wait"]
         );
-        assert!(board.due(true).is_empty());
+        assert!(board.due(3).is_empty());
         // It has begun and ended before anything was heard of it.
         assert_eq!(
-            told(board.ended(&d, &ran("failed", 0, 1), false)),
+            told(board.ended(&d, &ran("failed", 0, 1), 2)),
             ["d runs, 3", "d OK", "d ended failed"]
         );
     }
@@ -169,15 +166,15 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| name.parse().unwrap());
         let disabled = outcome(1, serde_json::json!({"class": "disabled"}));
         assert_eq!(
-            told(board.ended(&a, &disabled, true)),
+            told(board.ended(&a, &disabled, 1)),
             ["a disabled", "a ended disabled"]
         );
         let mut earlier = ran("changed", 0, 1);
         earlier.data.insert("attached".to_owned(), true.into());
-        assert_eq!(told(board.ended(&b, &earlier, true)), ["b ended changed"]);
+        assert_eq!(told(board.ended(&b, &earlier, 1)), ["b ended changed"]);
         let silent = Outcome::unheard("no_answer", "silent");
         assert_eq!(
-            told(board.ended(&b, &silent, true)),
+            told(board.ended(&b, &silent, 1)),
             ["b no_answer", "b ended no_answer"]
         );
     }
