@@ -103,6 +103,11 @@ impl Outcome {
         !UNHEARD.contains(&self.class.as_str())
     }
 
+    /// Whether the broker says that the node is not there.
+    pub fn is_absent(&self) -> bool {
+        self.class == NOT_CONNECTED
+    }
+
     /// Whether an earlier question had begun the run.
     pub fn is_attached(&self) -> bool {
         self.data.get("attached") == Some(&Value::Bool(true))

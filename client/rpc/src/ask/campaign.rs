@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use muster_client::Answer;
 use muster_client::runs::{Campaign, Halt, Mission, News, Outcome};
+use muster_client::{Answer, ClientError};
 use muster_ddl::Action;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
@@ -29,7 +29,7 @@ pub enum RunNews<'a> {
     /// Nobody else is asked; so many are waited for.
     Halted(Halt, usize),
     /// Why a question could not be sent.
-    Failed(&'a muster_client::ClientError),
+    Failed(&'a ClientError),
 }
 
 impl Fleet {
@@ -44,53 +44,50 @@ impl Fleet {
         &self,
         mission: Mission,
         action: &Action,
-        (mut runs, recorder): (Runs, &mut Recorder<'_>),
+        (runs, recorder): (Runs, &mut Recorder<'_>),
         mut show: impl FnMut(RunNews<'_>) -> Result<(), Error>,
     ) -> Result<Runs, Error> {
         let begun = Instant::now();
         let mut campaign = self.client.campaign(mission);
-        let mut board = Board::new(runs.limit);
+        let mut course = Course {
+            board: Board::new(runs.limit),
+            runs,
+            recorder,
+            action,
+            asked: 0,
+        };
         let mut interrupt = Interrupt::listen();
         let mut tick = tokio::time::interval(TICK);
-        let mut wave = 0;
         loop {
-            let lines = tokio::select! {
+            let tales = tokio::select! {
                 news = campaign.next() => match news {
+                    Some(news) => course.take(news, &campaign),
                     None => break,
-                    Some(news) => {
-                        let open = open(&campaign);
-                        let mut taking = Taking { runs: &mut runs, recorder: &mut *recorder, board: &mut board, wave: &mut wave, action };
-                        match taking.take(news, open, campaign.under_way(), &mut show)? {
-                            Some(lines) => lines,
-                            None => continue,
-                        }
-                    }
                 },
                 () = interrupt.came() => {
                     campaign.halt(Halt::Interrupted);
-                    show(RunNews::Halted(Halt::Interrupted, campaign.under_way()))?;
-                    continue;
+                    vec![Tale::Halted(Halt::Interrupted, campaign.under_way())]
                 }
-                _ = tick.tick() => board.due(open(&campaign)),
+                _ = tick.tick() => lines(course.board.due(open(&campaign))),
             };
-            for line in &lines {
-                let ended = match line {
-                    Line::Ended(node, _) => runs.ended.get(node),
-                    _ => None,
-                };
-                show(RunNews::Told(line, ended))?;
+            for tale in &tales {
+                show(course.news(tale))?;
             }
         }
-        runs.not_asked.extend(campaign.left().cloned());
-        runs.halt = campaign.halted();
-        runs.took = begun.elapsed();
-        recorder.end(match runs.halt {
+        let halt = campaign.halted();
+        course.recorder.end(match halt {
             None => End::Finished,
             Some(Halt::Canary { .. } | Halt::Failures { .. }) => End::Stopped,
             Some(Halt::Interrupted) => End::Interrupted,
             Some(Halt::Broken) => End::Broken,
         });
-        Ok(runs)
+        let mut runs = course.runs;
+        runs.not_asked.extend(campaign.left().cloned());
+        Ok(Runs {
+            halt,
+            took: begun.elapsed(),
+            ..runs
+        })
     }
 }
 
@@ -103,46 +100,54 @@ fn open(campaign: &Campaign) -> usize {
     campaign.under_way() + left
 }
 
-/// Where news go.
-struct Taking<'t, 'r, 'p> {
-    runs: &'t mut Runs,
-    recorder: &'t mut Recorder<'p>,
-    board: &'t mut Board,
-    wave: &'t mut usize,
-    action: &'r Action,
+/// Something to be told.
+enum Tale {
+    Line(Line),
+    Halted(Halt, usize),
+    Failed(ClientError),
 }
 
-impl Taking<'_, '_, '_> {
-    /// Takes one in; answers the lines that it is worth.
-    fn take(
-        &mut self,
-        news: News,
-        open: usize,
-        under_way: usize,
-        show: &mut impl FnMut(RunNews<'_>) -> Result<(), Error>,
-    ) -> Result<Option<Vec<Line>>, Error> {
+fn lines(lines: Vec<Line>) -> Vec<Tale> {
+    lines.into_iter().map(Tale::Line).collect()
+}
+
+/// What has come of it so far, and where it is written.
+struct Course<'c, 'p> {
+    runs: Runs,
+    recorder: &'c mut Recorder<'p>,
+    board: Board,
+    action: &'c Action,
+    /// How many questions were sent.
+    asked: usize,
+}
+
+impl Course<'_, '_> {
+    /// Takes news in; answers what is to be told of them.
+    fn take(&mut self, news: News, campaign: &Campaign) -> Vec<Tale> {
         match news {
             News::Asked(node) => {
-                *self.wave += 1;
-                self.recorder.wave(*self.wave, &BTreeSet::from([node]));
+                self.asked += 1;
+                self.recorder.run(self.asked, node);
             }
             News::Sent { request, .. } => {
                 let request = request.to_string();
                 self.recorder.sent(&request);
                 self.runs.requests.push(request);
             }
-            News::State { node, state } => return Ok(Some(self.board.state(&node, &state, open))),
+            News::State { node, state } => {
+                return lines(self.board.state(&node, &state, open(campaign)));
+            }
             News::Ended {
                 node,
                 run,
                 outcome,
                 answer,
-            } => return Ok(Some(self.ended((node, run), outcome, answer, open))),
+            } => return lines(self.ended((node, run), outcome, answer, open(campaign))),
             News::Disbelieved(word) => *self.runs.disbelieved.entry(word).or_default() += 1,
-            News::Halted(halt) => show(RunNews::Halted(halt, under_way))?,
-            News::Failed(error) => show(RunNews::Failed(&error))?,
+            News::Halted(halt) => return vec![Tale::Halted(halt, campaign.under_way())],
+            News::Failed(error) => return vec![Tale::Failed(error)],
         }
-        Ok(None)
+        Vec::new()
     }
 
     fn ended(
@@ -155,7 +160,7 @@ impl Taking<'_, '_, '_> {
         outcome.data = self.action.redact_output(&outcome.data);
         if let Some(answer) = answer {
             self.recorder.reply(&reply(*answer, &outcome));
-        } else if outcome.class == "not_connected" {
+        } else if outcome.is_absent() {
             self.recorder.waved(&BTreeSet::from([node.clone()]));
         }
         let lines = self.board.ended(&node, &outcome, open);
@@ -166,6 +171,21 @@ impl Taking<'_, '_, '_> {
         };
         self.runs.ended.insert(node, ended);
         lines
+    }
+
+    /// It, for whoever draws.
+    fn news<'t>(&'t self, tale: &'t Tale) -> RunNews<'t> {
+        match tale {
+            Tale::Line(line) => {
+                let ended = match line {
+                    Line::Ended(node, _) => self.runs.ended.get(node),
+                    _ => None,
+                };
+                RunNews::Told(line, ended)
+            }
+            Tale::Halted(halt, under_way) => RunNews::Halted(*halt, *under_way),
+            Tale::Failed(error) => RunNews::Failed(error),
+        }
     }
 }
 

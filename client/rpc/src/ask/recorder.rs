@@ -43,6 +43,12 @@ impl<'a> Recorder<'a> {
         });
     }
 
+    /// This node is asked for its run, whose identity is on the disk already: nothing is lost when this is.
+    pub(super) fn run(&mut self, number: usize, node: Identity) {
+        let nodes = BTreeSet::from([node]);
+        self.write(|journal| journal.add(&Entry::Wave { number, nodes }));
+    }
+
     /// The question is out.
     pub(super) fn sent(&mut self, request: &str) {
         let request = request.to_owned();
