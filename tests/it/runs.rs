@@ -299,8 +299,8 @@ async fn a_dead_node_is_given_up_a_slow_one_is_not_and_the_others_do_not_wait() 
     );
     fleet.behave(&hung, hangs);
     fleet.behave(&slow, is_slow);
-    let list: String = fleet.nodes.keys().map(|node| format!("{node}\n")).collect();
-    fleet.desk.write("all", &list);
+    let all: Vec<&str> = fleet.nodes.keys().map(Identity::as_str).collect();
+    fleet.desk.write("all", &all.join("\n"));
     let leaving = fleet
         .nodes
         .remove(&gone.parse::<Identity>().unwrap())
@@ -352,9 +352,9 @@ async fn a_dead_node_is_given_up_a_slow_one_is_not_and_the_others_do_not_wait() 
             .min()
             .unwrap();
         let others = notes.spans.iter().filter(|(node, _)| *node != slow);
-        let last = others.map(|(_, span)| span.end).max().unwrap();
-        assert!(last < start(&slow), "the others waited for the slow one");
-        assert!(last - first < 5000, "the others waited for somebody");
+        let done = others.map(|(_, span)| span.end).max().unwrap();
+        assert!(done < start(&slow), "the others waited for the slow one");
+        assert!(done - first < 5000, "the others waited for somebody");
     });
 }
 

@@ -393,10 +393,10 @@ impl SimFleet {
     pub async fn start<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.storing_broker().await;
-        let notes = Arc::new(Mutex::new(Notes::default()));
+        let book = Arc::new(Mutex::new(Notes::default()));
         let mut nodes = BTreeMap::new();
         for name in names {
-            let node = Self::node(&organisation, &server, name, &notes).await;
+            let node = Self::node(&organisation, &server, name, &book).await;
             nodes.insert(node.sim.node.clone(), node);
         }
         let caller = organisation.caller("rip");
@@ -407,7 +407,7 @@ impl SimFleet {
             nodes,
             desk,
             caller,
-            notes,
+            notes: book,
         }
     }
 

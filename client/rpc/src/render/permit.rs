@@ -13,7 +13,8 @@ use crate::report::Report;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Pool {
-    pool: String,
+    #[serde(rename = "pool")]
+    name: String,
     #[serde(default)]
     holders: Vec<Party>,
     #[serde(default)]
@@ -88,7 +89,7 @@ pub fn list(pools: &[Pool], width: usize) -> String {
     let heading = ["POOL", "HELD", "LIMIT", "WAITING"].map(str::to_owned);
     let row = |pool: &Pool| {
         let cells = [
-            line(&pool.pool).into_owned(),
+            line(&pool.name).into_owned(),
             pool.holders.len().to_string(),
             pool.limit(),
             pool.waiting.len().to_string(),
@@ -103,7 +104,7 @@ pub fn list(pools: &[Pool], width: usize) -> String {
 pub fn show(pools: &[Pool], width: usize) -> String {
     let mut page = Page::default();
     for pool in pools {
-        let name = line(&pool.pool);
+        let name = line(&pool.name);
         let (held, waiting) = (pool.holders.len(), pool.waiting.len());
         let limit = pool.limit();
         page.line(format_args!(
