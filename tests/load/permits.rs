@@ -40,6 +40,9 @@ pub(crate) struct Permits {
     /// How many of them may run at once
     #[arg(long, default_value_t = 20)]
     large_limit: usize,
+    /// By how much their durations are divided
+    #[arg(long, default_value_t = 10)]
+    large_scale: u32,
 }
 
 /// One rollout.
@@ -128,8 +131,10 @@ async fn seeds(wanted: &Permits, turns: Turns) {
 
 async fn large(wanted: &Permits) {
     let fleet = SimFleet::of(wanted.large).await;
-    let (nodes, limit, scale) = (wanted.large, wanted.large_limit, wanted.scale);
-    println!("\n{nodes} nodes, limit {limit}, one seed by name and one the longest first");
+    let (nodes, limit, scale) = (wanted.large, wanted.large_limit, wanted.large_scale);
+    println!(
+        "\n{nodes} nodes, one seed by name and one the longest first, durations divided by {scale}"
+    );
     for (seed, turns) in [(0, Turns::Name), (1, Turns::Longest)] {
         let one = measure(&fleet, seed, limit, scale, turns).await;
         print_row(limit, &[one]);

@@ -14,7 +14,7 @@ use crate::organisation::{Kind, Lock, Order, Organisation, OrganisationError, bu
 pub const LIFETIME: Duration = Duration::from_hours(30 * 24);
 
 /// The agents that the demonstration's user may ask.
-const AGENTS: [&str; 4] = ["package", "puppetral", "rpcutil", "service"];
+const AGENTS: [&str; 5] = ["package", "permit", "puppetral", "rpcutil", "service"];
 
 /// Where everything of a node is, relative to its directory.
 #[derive(Debug, Serialize)]
