@@ -7,25 +7,43 @@ use std::path::Path;
 use muster_api::{Agent, Data, DataError};
 use muster_host::external::{Helper, Shelf};
 use muster_host::{Limits, Registry};
-use muster_permits::Desk;
 use muster_wire::identity::Name;
 use serde::de::DeserializeOwned;
 
 use crate::assemble::AssembleError;
 use crate::config::{self, Config};
 
+/// Where agents get what the broker keeps; wants to be connected when there is a broker.
+#[derive(Debug, Clone)]
+pub struct Desks {
+    /// Run permits.
+    pub permits: muster_permits::Desk,
+    /// What the provisioning service keeps.
+    pub provisioner: muster_provisioner::Desk,
+}
+
+impl Desks {
+    /// Desks of this node, without a broker yet.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            permits: muster_permits::Desk::new(config.identity.clone()),
+            provisioner: muster_provisioner::Desk::default(),
+        }
+    }
+}
+
 /// Everything that is only read, to prove that the configured plugins can be loaded.
 pub(crate) fn inspect(config: &Config) -> Result<(), AssembleError> {
-    registry(config, &Desk::new(config.identity.clone()))?;
+    registry(config, &Desks::new(config))?;
     external_options(config)?;
     configured_data_sources(config)?;
     Ok(())
 }
 
-/// The built-in agents, each with its limits; those that run things take permits at this desk.
-pub(crate) fn registry(config: &Config, permits: &Desk) -> Result<Registry, AssembleError> {
+/// The built-in agents, each with its limits; what they need of the broker they ask these desks for.
+pub(crate) fn registry(config: &Config, desks: &Desks) -> Result<Registry, AssembleError> {
     let mut registry = Registry::new();
-    for agent in agents(config, permits)? {
+    for agent in agents(config, desks)? {
         let limits = limits(&config.limits, agent.name());
         registry.add(agent, limits)?;
     }
@@ -95,18 +113,21 @@ pub(crate) fn configured_data_sources(config: &Config) -> Result<Vec<Data>, Asse
     Ok(data_sources(catalog_options(config)?, &config.paths.state)?)
 }
 
-fn agents(config: &Config, permits: &Desk) -> Result<Vec<Agent>, AssembleError> {
+fn agents(config: &Config, desks: &Desks) -> Result<Vec<Agent>, AssembleError> {
     let mut agents = vec![
         muster_rpcutil::agent()?,
         muster_puppetral::agent(puppetral_options(config)?)?,
         muster_filemgr::agent(plugin(config, "filemgr")?)?,
         muster_nettest::agent()?,
         muster_package::agent()?,
-        muster_permits::agent(permits.clone())?,
+        muster_permits::agent(desks.permits.clone())?,
         muster_process::agent()?,
         muster_service::agent()?,
     ];
     agents.extend(muster_catalog::agents(catalog_options(config)?)?);
+    if provisioner_options(config)?.enabled {
+        agents.push(muster_provisioner::agent(&desks.provisioner)?);
+    }
     let shell: muster_shell::Options = plugin(config, "shell")?;
     if shell.enabled {
         agents.push(muster_shell::agent(
@@ -133,6 +154,13 @@ fn puppetral_options(config: &Config) -> Result<muster_puppetral::Options, Assem
         .state_dir
         .get_or_insert_with(|| config.paths.state.join("engine"));
     Ok(options)
+}
+
+/// What the configuration says of provisioning.
+pub(crate) fn provisioner_options(
+    config: &Config,
+) -> Result<muster_provisioner::Options, AssembleError> {
+    plugin(config, "provisioner")
 }
 
 /// The engine's state lies below the daemon's, unless the operator wants it elsewhere.

@@ -13,14 +13,13 @@ use muster_api::system::real::RealSystem;
 use muster_api::{AgentError, DataError, Level};
 use muster_bus::{BusError, Options, Secret, Server};
 use muster_host::RegistryError;
-use muster_permits::Desk;
 use muster_wire::identity::{Identity, NameError};
 use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
 use muster_wire::subject;
 use muster_wire::token::{Creds, CredsError, PublicKey, TokenError, Trust};
 
-use crate::agents;
+use crate::agents::{self, Desks};
 use crate::audit::{self, AuditError, AuditLog};
 use crate::classes::Classes;
 use crate::clock::Clock;
@@ -29,6 +28,7 @@ use crate::core::{Authority, Core, Parts};
 use crate::facts::{FactStore, Machines, Sources};
 use crate::policy;
 use crate::seen::{Seen, SeenError};
+use crate::services;
 
 /// Why a daemon cannot be put together.
 #[derive(Debug, thiserror::Error)]
@@ -132,6 +132,9 @@ pub enum AssembleError {
     /// Two agents of one name.
     #[error("the agents do not go together")]
     Registry(#[from] RegistryError),
+    /// A service that cannot be started.
+    #[error("a service cannot be started")]
+    Service(#[from] muster_provisioner::ServiceError),
     /// The journal of seen requests.
     #[error(transparent)]
     Seen(#[from] SeenError),
@@ -147,8 +150,8 @@ pub struct Assembled {
     pub core: Arc<Core>,
     /// How to connect.
     pub options: Options,
-    /// Where agents take run permits; wants to be connected too.
-    pub permits: Desk,
+    /// What agents need of the broker; want to be connected too.
+    pub desks: Desks,
     /// The machine that the daemon itself runs on; facts come from it too.
     pub host: Arc<dyn System>,
     /// Keeps other daemons out of the state directory as long as it lives.
@@ -161,6 +164,7 @@ pub fn inspect(config: &Config) -> Result<(), AssembleError> {
     options(config, &signer)?;
     trust(config)?;
     agents::inspect(config)?;
+    services::inspect(config)?;
     load_policies(config);
     Ok(())
 }
@@ -181,7 +185,7 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
     });
     let trust = trust(config)?;
     let (policy, problems) = load_policies(config);
-    let permits = Desk::new(config.identity.clone());
+    let desks = Desks::new(config);
     let core = Core::new(Parts {
         audit: Arc::new(AuditLog::open(audit_options(config, &signer, &trust))?),
         trust,
@@ -192,7 +196,7 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
             tell_rules: config.policy.tell_rules,
             approve_dangerous: config.policy.approve_dangerous,
         },
-        registry: Arc::new(agents::registry(config, &permits)?),
+        registry: Arc::new(agents::registry(config, &desks)?),
         data_sources: agents::configured_data_sources(config)?,
         seen: Seen::open(&state.join("seen"), clock.now())?,
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
@@ -209,7 +213,7 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
     Ok(Assembled {
         core: Arc::new(core),
         options,
-        permits,
+        desks,
         host,
         lock,
     })
@@ -301,16 +305,7 @@ pub fn kept_trust(config: &Config) -> PathBuf {
 
 fn signer(config: &Config) -> Result<Signer, AssembleError> {
     let path = &config.broker.credentials;
-    check_secret_file(path)?;
-    let creds =
-        Creds::parse(&read("credentials", path)?).map_err(|source| AssembleError::Creds {
-            path: path.clone(),
-            source,
-        })?;
-    let signer = Signer::new(creds).map_err(|source| AssembleError::Name {
-        path: path.clone(),
-        source,
-    })?;
+    let signer = signer_of(path)?;
     if *signer.identity() != config.identity {
         return Err(AssembleError::Identity {
             configured: config.identity.clone(),
@@ -319,6 +314,20 @@ fn signer(config: &Config) -> Result<Signer, AssembleError> {
         });
     }
     Ok(signer)
+}
+
+/// Whose credentials these are. Those that others could read are refused.
+pub(crate) fn signer_of(path: &Path) -> Result<Signer, AssembleError> {
+    check_secret_file(path)?;
+    let creds =
+        Creds::parse(&read("credentials", path)?).map_err(|source| AssembleError::Creds {
+            path: path.to_owned(),
+            source,
+        })?;
+    Signer::new(creds).map_err(|source| AssembleError::Name {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// The account token that was configured, or the one that was announced later, whichever is newer.

@@ -29,3 +29,4 @@ pub mod metrics;
 pub mod pipeline;
 pub mod policy;
 pub mod seen;
+mod services;

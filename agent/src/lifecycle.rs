@@ -10,6 +10,7 @@ use std::time::Duration;
 use muster_api::system::System;
 use muster_bus::{Bus, BusError};
 use muster_host::external::Settle;
+use muster_wire::token::Trust;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -23,6 +24,7 @@ use crate::core::Core;
 use crate::daemon::Daemon;
 use crate::external::Externals;
 use crate::metrics;
+use crate::services;
 
 /// Why a daemon's life ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +49,7 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
     let Assembled {
         core,
         options,
-        permits,
+        desks,
         host,
         lock: _lock,
     } = assemble::assemble(config, config_file)?;
@@ -62,7 +64,7 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
     let life = Life {
         core: Arc::clone(&core),
         externals: Arc::clone(&externals),
-        host,
+        host: Arc::clone(&host),
         config: config.clone(),
         ready: Arc::default(),
         stop: CancellationToken::new(),
@@ -75,7 +77,7 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
         tasks.push(tokio::spawn(externals.watch(pause, life.stop.clone())));
     }
     let bus = options.connect().await.map_err(LifeError::Connect)?;
-    permits.connect(bus.clone());
+    desks.permits.connect(bus.clone());
     if let Some(address) = config.metrics.listen {
         let shown = metrics::Shown {
             core: Arc::clone(&core),
@@ -92,6 +94,9 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
             return Ok(());
         }
     }
+    let trust = Trust::clone(&core.trust());
+    let stop = life.stop.clone();
+    let services = services::start(config, &desks.provisioner, trust, host, stop).await?;
     let mut daemon = Daemon::start(Arc::clone(&core), bus)
         .await
         .map_err(LifeError::Subscribe)?;
@@ -105,6 +110,7 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
     life.ready.store(true, Ordering::Release);
     notify(&[NotifyState::Ready]);
     daemon.run(life.stop, config.drain.patience).await;
+    services.left().await;
     tasks.iter().for_each(JoinHandle::abort);
     seal_audit(core).await;
     tracing::info!("stopped");

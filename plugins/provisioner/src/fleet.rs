@@ -1,0 +1,230 @@
+//! Asking nodes and masters, each answer verified: what the steps are made of.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use muster_api::wire::filter::Filter;
+use muster_api::wire::identity::Identity;
+use muster_api::wire::status::{Reason, Status};
+use muster_client::{Aim, Answer, Call, Client};
+use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::masters::Master;
+use crate::options::Options;
+use crate::record::StepError;
+
+/// How long the list of masters is believed.
+const FRESH: Duration = Duration::from_secs(5);
+/// How long a short question may take.
+const SHORT: Duration = Duration::from_secs(30);
+
+/// The fleet, as this service asks it.
+#[derive(Debug)]
+pub struct Fleet {
+    client: Client,
+    filter: Filter,
+    criteria: Vec<String>,
+    address_fact: String,
+    masters: Mutex<Option<(Instant, Vec<Master>)>>,
+}
+
+/// A question that cannot be asked.
+#[derive(Debug, thiserror::Error)]
+#[error("[plugins.provisioner] masters = {text:?} is no filter")]
+pub struct MastersError {
+    /// What was configured.
+    text: String,
+    /// Why.
+    #[source]
+    source: muster_api::wire::filter::FilterError,
+}
+
+impl Fleet {
+    /// A fleet that this client asks.
+    pub fn new(client: Client, options: &Options) -> Result<Self, MastersError> {
+        let filter = Filter::default()
+            .with_words(&options.masters)
+            .and_then(|filter| filter.with_agent("puppetca"))
+            .map_err(|source| MastersError {
+                text: options.masters.clone(),
+                source,
+            })?;
+        Ok(Self {
+            client,
+            filter,
+            criteria: options.criteria.clone(),
+            address_fact: options.address_fact.clone(),
+            masters: Mutex::new(None),
+        })
+    }
+
+    /// Asks one node, and gives what it answers.
+    pub async fn ask(
+        &self,
+        node: &Identity,
+        agent: &str,
+        action: &str,
+        data: Map<String, Value>,
+        patience: Duration,
+    ) -> Result<Map<String, Value>, StepError> {
+        let aim = Aim::Nodes(BTreeSet::from([node.clone()]));
+        let mut call =
+            Call::new(agent, action, aim).map_err(|error| StepError::lasting(error.to_string()))?;
+        call.data = data;
+        call.timeout = Some(patience);
+        call.wait = patience + SHORT;
+        let mut answered = None;
+        let balance = self
+            .client
+            .watch(call, |answer| answered = Some(answer.clone()))
+            .await
+            .map_err(|error| StepError::passing(format!("{agent}.{action}: {error}")))?;
+        match answered {
+            Some(answer) => judge(&answer),
+            None if balance.absent.contains(node) => {
+                Err(StepError::passing(format!("{node} is not connected")))
+            }
+            None => Err(StepError::passing(format!(
+                "{node} did not answer {agent}.{action} within {} s",
+                patience.as_secs()
+            ))),
+        }
+    }
+
+    /// The facts of a node by which masters are chosen.
+    pub async fn facts(&self, node: &Identity) -> Result<Map<String, Value>, StepError> {
+        let Some(data) = self.wanted(&[]) else {
+            return Ok(Map::new());
+        };
+        let mut answer = self.ask(node, "rpcutil", "get_facts", data, SHORT).await?;
+        Ok(values(&mut answer))
+    }
+
+    /// The masters that there are now. One that started a moment ago is among them.
+    pub async fn masters(&self) -> Result<Vec<Master>, StepError> {
+        let mut known = self.masters.lock().await;
+        if let Some((at, masters)) = &*known
+            && at.elapsed() < FRESH
+            && !masters.is_empty()
+        {
+            return Ok(masters.clone());
+        }
+        let masters = self.find_masters().await?;
+        *known = Some((Instant::now(), masters.clone()));
+        Ok(masters)
+    }
+
+    async fn find_masters(&self) -> Result<Vec<Master>, StepError> {
+        let told =
+            |error: muster_client::ClientError| StepError::passing(format!("masters: {error}"));
+        let found = self.client.discover(&self.filter).await.map_err(told)?;
+        if found.nodes.is_empty() {
+            return Err(StepError::passing(
+                "no master was found: no node offers the agent puppetca and matches the configured filter",
+            ));
+        }
+        let mut call = Call::new("rpcutil", "get_facts", Aim::Nodes(found.nodes))
+            .map_err(|error| StepError::lasting(error.to_string()))?;
+        call.data = self.wanted(&[&self.address_fact]).unwrap_or_default();
+        let mut masters = Vec::new();
+        let balance = self
+            .client
+            .watch(call, |answer| {
+                let mut data = answer.reply.data.clone();
+                let mut facts = values(&mut data);
+                let address = facts.remove(&self.address_fact).unwrap_or_default();
+                if answer.is_ok() {
+                    masters.push(Master {
+                        identity: answer.reply.sender.clone(),
+                        address: address.as_str().unwrap_or_default().to_owned(),
+                        facts,
+                    });
+                }
+            })
+            .await
+            .map_err(told)?;
+        // Who was found and says nothing may hold a certificate that must be revoked: nothing is done without it.
+        if balance.failed > 0 || !balance.missing.is_empty() {
+            return Err(StepError::passing("a master does not tell its facts"));
+        }
+        masters.sort_by(|one, other| one.identity.cmp(&other.identity));
+        Ok(masters)
+    }
+
+    /// Nodes that say that they may be provisioned.
+    pub async fn candidates(&self) -> Result<Vec<Identity>, StepError> {
+        let filter = Filter::default()
+            .with_agent("provision")
+            .map_err(|error| StepError::lasting(error.to_string()))?;
+        let told = |error: muster_client::ClientError| StepError::passing(error.to_string());
+        let found = self.client.discover(&filter).await.map_err(told)?;
+        if found.nodes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let call = Call::new("provision", "is_disabled", Aim::Nodes(found.nodes))
+            .map_err(|error| StepError::lasting(error.to_string()))?;
+        let mut nodes = Vec::new();
+        self.client
+            .watch(call, |answer| {
+                let disabled = answer.reply.data.get("disabled").and_then(Value::as_bool);
+                if answer.is_ok() && disabled == Some(false) {
+                    nodes.push(answer.reply.sender.clone());
+                }
+            })
+            .await
+            .map_err(told)?;
+        Ok(nodes)
+    }
+
+    /// Leaves the broker.
+    pub async fn close(&self) {
+        if let Err(error) = self.client.close().await {
+            tracing::debug!(%error, "left the broker in a hurry");
+        }
+    }
+
+    fn wanted(&self, further: &[&str]) -> Option<Map<String, Value>> {
+        let own = self.criteria.iter().map(String::as_str);
+        let facts: Vec<&str> = own.chain(further.iter().copied()).collect();
+        let data = json!({ "facts": facts.join(",") });
+        if facts.is_empty() {
+            return None;
+        }
+        data.as_object().cloned()
+    }
+}
+
+/// The facts in an answer of `get_facts`.
+fn values(data: &mut Map<String, Value>) -> Map<String, Value> {
+    match data.remove("values") {
+        Some(Value::Object(values)) => values,
+        _ => Map::new(),
+    }
+}
+
+/// What an answer means for the step that asked.
+fn judge(answer: &Answer) -> Result<Map<String, Value>, StepError> {
+    let reply = &answer.reply;
+    if answer.is_ok() {
+        return Ok(reply.data.clone());
+    }
+    let words = format!(
+        "{}.{} on {}: {}",
+        reply.agent, reply.action, reply.sender, reply.statusmsg
+    );
+    let is_final = match (&reply.reason, reply.statuscode) {
+        (Some(Reason::Denied { .. }), _) => true,
+        (Some(_), _) => false,
+        (None, status) => matches!(
+            status,
+            Status::UnknownAction | Status::MissingData | Status::InvalidData
+        ),
+    };
+    Err(if is_final {
+        StepError::lasting(words)
+    } else {
+        StepError::passing(words)
+    })
+}

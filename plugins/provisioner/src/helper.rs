@@ -1,0 +1,120 @@
+//! A program that does a step: the node's record as JSON on its standard input, one JSON object on its standard output.
+//!
+//! `{"defer": true, "msg": "..."}` asks for a later try; `{"fail": "..."}` ends the provisioning; everything else is what it found out.
+//! What is no JSON, a non-zero exit and silence defer too, with the end of what it said on standard error.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use muster_api::system::System;
+use muster_api::system::command::{Cancel, Command, Listener, Stream};
+use serde_json::{Map, Value};
+
+use crate::options::Helper;
+use crate::record::{Record, StepError};
+
+/// Most bytes that are read of what a program prints.
+const OUTPUT: usize = 256 * 1024;
+/// Most bytes of its complaints that are repeated.
+const WORDS: usize = 300;
+
+/// What a program came to.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Its exit code; 128 and the signal when one ended it.
+    pub(crate) code: i32,
+    /// What it printed.
+    pub(crate) output: Vec<u8>,
+    /// The end of what it said on standard error.
+    pub(crate) words: String,
+}
+
+/// Lets a helper do its step.
+pub(crate) async fn run(
+    system: Arc<dyn System>,
+    helper: &Helper,
+    record: &Record,
+) -> Result<Map<String, Value>, StepError> {
+    let input = serde_json::to_vec(record).unwrap_or_default();
+    let patience = Duration::from_secs(helper.timeout);
+    let ended = start(system, helper.command.clone(), input, patience).await;
+    read(&ended.map_err(StepError::defer)?)
+}
+
+fn read(ended: &Ended) -> Result<Map<String, Value>, StepError> {
+    if ended.code != 0 {
+        return Err(StepError::defer(format!(
+            "the helper ended with {}: {}",
+            ended.code, ended.words
+        )));
+    }
+    let Ok(Value::Object(mut answer)) = serde_json::from_slice(&ended.output) else {
+        return Err(StepError::defer(format!(
+            "the helper did not print a JSON object: {}",
+            ended.words
+        )));
+    };
+    let message = |answer: &Map<String, Value>| {
+        let message = answer.get("msg").and_then(Value::as_str);
+        message.unwrap_or("the helper gave no reason").to_owned()
+    };
+    if answer.get("defer") == Some(&Value::Bool(true)) {
+        return Err(StepError::defer(message(&answer)));
+    }
+    if let Some(reason) = answer.get("fail") {
+        let reason = reason
+            .as_str()
+            .map_or_else(|| message(&answer), str::to_owned);
+        return Err(StepError::lasting(reason));
+    }
+    answer.remove("defer");
+    answer.remove("msg");
+    Ok(answer)
+}
+
+/// Runs a program with this input, for so long at most; it is killed with everything it started when the time is up or nobody waits.
+pub(crate) async fn start(
+    system: Arc<dyn System>,
+    argv: Vec<String>,
+    input: Vec<u8>,
+    patience: Duration,
+) -> Result<Ended, String> {
+    let cancel = Cancel::default();
+    let _raised_when_dropped = Raise(cancel.clone());
+    let running = tokio::task::spawn_blocking(move || {
+        let words = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&words);
+        let command = Command {
+            stdin: input,
+            timeout: Some(patience),
+            output_limit: OUTPUT,
+            cancel,
+            listener: Some(Listener::new(move |stream, bytes| {
+                if stream == Stream::Stderr {
+                    let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+                    heard.extend_from_slice(bytes);
+                    let over = heard.len().saturating_sub(WORDS);
+                    heard.drain(..over);
+                }
+            })),
+            ..Command::new(argv)
+        };
+        let ended = system.run(&command).map_err(|error| error.to_string())?;
+        let words = words.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Ended {
+            code: ended.code,
+            output: ended.stdout,
+            words: String::from_utf8_lossy(&words).trim().to_owned(),
+        })
+    });
+    running.await.map_err(|error| error.to_string())?
+}
+
+/// Ends the program when nobody waits for it any more.
+struct Raise(Cancel);
+
+impl Drop for Raise {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

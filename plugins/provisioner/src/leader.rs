@@ -1,0 +1,150 @@
+//! One leader at a time: a key that the leader writes again and again. Who sees it unchanged for a whole lease takes it.
+//!
+//! Nobody compares clocks: each watches the key by its own. The leader gives up after two thirds of a lease without a write that the
+//! broker took; the others wait for a whole one. The revision with which it took the key is its *epoch*, written into each record.
+
+use std::time::Duration;
+
+use muster_api::wire::identity::Identity;
+use muster_bus::{Bucket, Bytes, StoreError};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+const KEY: &str = "leader";
+
+/// What stands in the key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leader {
+    /// The host that leads.
+    pub host: Identity,
+    /// This life of its service.
+    pub life: Uuid,
+}
+
+/// The right to lead, until it is lost.
+#[derive(Debug)]
+pub struct Lead {
+    /// Larger than that of every earlier leader.
+    pub epoch: u64,
+    /// Cancelled when somebody else may lead soon.
+    pub lost: CancellationToken,
+    keeper: tokio::task::JoinHandle<()>,
+    bucket: Bucket,
+}
+
+/// Waits until this host leads.
+pub async fn lead(bucket: &Bucket, host: &Identity, lease: Duration) -> Result<Lead, StoreError> {
+    let leader = Leader {
+        host: host.clone(),
+        life: Uuid::now_v7(),
+    };
+    let value = Bytes::from(serde_json::to_vec(&leader).unwrap_or_default());
+    let mut seen: Option<(u64, Instant)> = None;
+    loop {
+        let begun = Instant::now();
+        let taken = match bucket.get(KEY).await? {
+            None => bucket.create(KEY, value.clone()).await,
+            Some(entry) => match seen {
+                Some((revision, since)) if revision == entry.revision => {
+                    if since.elapsed() < lease {
+                        tokio::time::sleep(lease / 10).await;
+                        continue;
+                    }
+                    bucket.update(KEY, value.clone(), revision).await
+                }
+                _ => {
+                    seen = Some((entry.revision, Instant::now()));
+                    continue;
+                }
+            },
+        };
+        match taken {
+            Ok(epoch) => return Ok(Lead::keep(bucket.clone(), value, epoch, begun, lease)),
+            Err(StoreError::Conflict { .. }) => seen = None,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Who leads, if anybody does.
+pub async fn current(bucket: &Bucket) -> Result<Option<Leader>, StoreError> {
+    let entry = bucket.get(KEY).await?;
+    let value = entry.and_then(|entry| entry.value);
+    Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
+}
+
+impl Lead {
+    fn keep(bucket: Bucket, value: Bytes, epoch: u64, begun: Instant, lease: Duration) -> Self {
+        let lost = CancellationToken::new();
+        let keeper = tokio::spawn(renew(
+            bucket.clone(),
+            value,
+            epoch,
+            begun,
+            lease,
+            lost.clone(),
+        ));
+        Self {
+            epoch,
+            lost,
+            keeper,
+            bucket,
+        }
+    }
+
+    /// Lets another host lead at once.
+    pub async fn resign(self) {
+        self.keeper.abort();
+        if !self.lost.is_cancelled()
+            && let Err(error) = self.bucket.delete(KEY).await
+        {
+            tracing::debug!(%error, "the next leader has to wait for the lease to end");
+        }
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+async fn renew(
+    bucket: Bucket,
+    value: Bytes,
+    mut revision: u64,
+    mut proven: Instant,
+    lease: Duration,
+    lost: CancellationToken,
+) {
+    let pause = lease / 6;
+    loop {
+        tokio::time::sleep(pause).await;
+        let sent = Instant::now();
+        let writing = bucket.update(KEY, value.clone(), revision);
+        match tokio::time::timeout(pause, writing).await {
+            Ok(Ok(next)) => (revision, proven) = (next, sent),
+            Ok(Err(StoreError::Conflict { .. })) => {
+                // Either somebody else leads, or our own last write came through without our hearing of it.
+                match bucket.get(KEY).await {
+                    Ok(Some(entry)) if entry.value.as_ref() == Some(&value) => {
+                        revision = entry.revision;
+                    }
+                    Ok(_) => {
+                        lost.cancel();
+                        return;
+                    }
+                    Err(_) => {}
+                }
+            }
+            Ok(Err(_)) | Err(_) => {}
+        }
+        if proven.elapsed() >= lease * 2 / 3 {
+            tracing::warn!("gave up leading: the broker was not reached in time");
+            lost.cancel();
+            return;
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Telling targets: one document for each occasion, with an id that stays the same however often it has to be sent.
+//!
+//! Before a message goes out it is written down that it is being sent, and afterwards that it was. Who takes over in between cannot know
+//! whether it arrived, and sends it again *under the same id*: a webhook gets it as `Idempotency-Key`, a mail as `Message-ID`, a program
+//! in the document. Whoever looks at the id is told exactly once.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lettre::message::header::ContentType;
+use lettre::transport::smtp::client::{Tls, TlsParameters};
+use lettre::{SmtpTransport, Transport as _};
+use muster_api::system::System;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::helper;
+use crate::options::{Channel, Occasion, Options, Target};
+use crate::record::{Record, StepError};
+
+/// How long a target may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Most bytes of a token's file.
+const TOKEN: u64 = 16 * 1024;
+
+/// What is to be told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// Names it.
+    pub id: Uuid,
+    /// What it is about.
+    pub occasion: Occasion,
+    /// The document.
+    pub document: Value,
+}
+
+/// The targets that want to hear of this.
+pub fn targets(options: &Options, occasion: Occasion) -> impl Iterator<Item = &Target> {
+    options
+        .notify
+        .iter()
+        .filter(move |target| target.events.is_empty() || target.events.contains(&occasion))
+}
+
+/// The name under which it is remembered whether a target was told.
+pub fn key(occasion: Occasion, target: &Target) -> String {
+    format!("{}/{}", occasion.word(), target.name)
+}
+
+/// The document about a node. No secret is in it.
+pub fn message(id: Uuid, occasion: Occasion, record: &Record) -> Message {
+    let of = |name: &str| record.values.get(name).cloned().unwrap_or_default();
+    Message {
+        id,
+        occasion,
+        document: json!({
+            "id": id,
+            "event": occasion.word(),
+            "node": record.identity,
+            "provisioning": record.id,
+            "master": of("master"),
+            "serial": of("serial"),
+            "revoked": of("revoked"),
+            "run": of("final_run"),
+            "error": record.error,
+            "since": record.since,
+            "changed": record.changed,
+        }),
+    }
+}
+
+/// Sends it.
+pub async fn send(
+    system: Arc<dyn System>,
+    channel: &Channel,
+    message: &Message,
+) -> Result<(), StepError> {
+    let (channel, message) = (channel.clone(), message.clone());
+    if let Channel::Command { command, timeout } = channel {
+        let input = serde_json::to_vec(&message.document).unwrap_or_default();
+        let patience = Duration::from_secs(timeout);
+        let ended = helper::start(system, command, input, patience).await;
+        let ended = ended.map_err(StepError::passing)?;
+        return if ended.code == 0 {
+            Ok(())
+        } else {
+            Err(StepError::passing(format!(
+                "the program ended with {}: {}",
+                ended.code, ended.words
+            )))
+        };
+    }
+    let sent = tokio::task::spawn_blocking(move || match &channel {
+        Channel::Webhook {
+            url,
+            token_file,
+            ca,
+        } => post(url, token_file.as_deref(), ca.as_deref(), &message),
+        Channel::Smtp { server, from, to } => mail(server, from, to, &message),
+        Channel::Command { .. } => Ok(()),
+    });
+    sent.await
+        .map_err(|error| error.to_string())
+        .flatten()
+        .map_err(StepError::passing)
+}
+
+fn post(
+    url: &str,
+    token_file: Option<&Path>,
+    ca: Option<&Path>,
+    message: &Message,
+) -> Result<(), String> {
+    let tls = ureq::tls::TlsConfig::builder()
+        .root_certs(roots(ca)?)
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build();
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(PATIENCE))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .user_agent("muster")
+        .tls_config(tls);
+    let mut request = config
+        .build()
+        .new_agent()
+        .post(url)
+        .header("content-type", "application/json")
+        .header("idempotency-key", message.id.to_string());
+    if let Some(path) = token_file {
+        let token = secret(path)?;
+        request = request.header("authorization", format!("Bearer {}", token.trim()));
+    }
+    let body = message.document.to_string();
+    let answered = request
+        .send(body)
+        .map_err(|error| format!("{url}: {error}"))?;
+    let status = answered.status();
+    if status.is_success() {
+        return Ok(());
+    }
+    Err(format!("{url} answered {status}"))
+}
+
+/// The authorities that a webhook's certificate is held against.
+fn roots(ca: Option<&Path>) -> Result<ureq::tls::RootCerts, String> {
+    let found = match ca {
+        Some(path) => {
+            let pem =
+                std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let read = |found: Result<ureq::tls::PemItem<'static>, _>| match found {
+                Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(certificate),
+                _ => None,
+            };
+            ureq::tls::parse_pem(&pem).filter_map(read).collect()
+        }
+        None => rustls_native_certs::load_native_certs()
+            .certs
+            .iter()
+            .map(|certificate| ureq::tls::Certificate::from_der(certificate).to_owned())
+            .collect::<Vec<_>>(),
+    };
+    Ok(ureq::tls::RootCerts::Specific(Arc::new(found)))
+}
+
+fn mail(server: &str, from: &str, to: &[String], message: &Message) -> Result<(), String> {
+    let (host, port) = server.rsplit_once(':').unwrap_or((server, "25"));
+    let port: u16 = port
+        .parse()
+        .map_err(|_| format!("{server} is no host:port"))?;
+    let tls = TlsParameters::new(host.to_owned()).map_err(|error| error.to_string())?;
+    let transport = SmtpTransport::builder_dangerous(host)
+        .port(port)
+        // A relay that speaks TLS is held to it; one on this machine may not.
+        .tls(Tls::Opportunistic(tls))
+        .timeout(Some(PATIENCE))
+        .build();
+    let node = message.document.get("node").and_then(Value::as_str);
+    let subject = format!("{}: {}", node.unwrap_or_default(), message.occasion.word());
+    let text = serde_json::to_string_pretty(&message.document).unwrap_or_default();
+    let mut mail = lettre::Message::builder()
+        .from(from.parse().map_err(|error| format!("{from}: {error}"))?)
+        .message_id(Some(format!("<{}@muster>", message.id)))
+        .subject(subject);
+    for address in to {
+        mail = mail.to(address
+            .parse()
+            .map_err(|error| format!("{address}: {error}"))?);
+    }
+    let mail = mail
+        .header(ContentType::TEXT_PLAIN)
+        .body(text)
+        .map_err(|error| error.to_string())?;
+    transport
+        .send(&mail)
+        .map(drop)
+        .map_err(|error| format!("{server}: {error}"))
+}
+
+/// A secret in a file that nobody else may read.
+fn secret(path: &Path) -> Result<String, String> {
+    use std::io::Read as _;
+    use std::os::unix::fs::PermissionsExt as _;
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(format!(
+            "{} may be read by others ({mode:o})",
+            path.display()
+        ));
+    }
+    let mut text = String::new();
+    file.take(TOKEN).read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}

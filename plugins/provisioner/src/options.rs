@@ -1,0 +1,224 @@
+//! The section `[plugins.provisioner]`: unknown keys are refused, so that a step whose name is misspelt is no step that never runs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::plan::StepName;
+
+/// How this host provisions, if it does.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Whether this host provisions at all.
+    pub enabled: bool,
+    /// Credentials of a service of the fleet.
+    pub credentials: PathBuf,
+    /// Facts by which a node's master is chosen: the first that any master shares with the node decides.
+    pub criteria: Vec<String>,
+    /// Which masters there are, as `-W` takes it; those that offer `puppetca` when empty.
+    pub masters: String,
+    /// The fact of a master that holds its address.
+    pub address_fact: String,
+    /// Whether a node that shares no criterion with any master gets one all the same.
+    pub any_master: bool,
+    /// How many nodes are worked on at once.
+    pub workers: usize,
+    /// How often a step is tried before the node counts as failed.
+    pub tries: u32,
+    /// The pause before the second try, in seconds; it doubles with each.
+    pub backoff: u64,
+    /// The longest pause, in seconds.
+    pub backoff_most: u64,
+    /// How often nodes are looked for that were made known in no other way, in seconds; 0: never.
+    pub discover_seconds: u64,
+    /// Whether a certificate that was signed is revoked when a later step fails for good.
+    pub compensate: bool,
+    /// How long the leader leads without a sign of life, in milliseconds.
+    pub lease_millis: u64,
+    /// What is other than usual about the steps, and further ones.
+    pub steps: Vec<StepOptions>,
+    /// Who is told of what.
+    pub notify: Vec<Target>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            credentials: PathBuf::from("/etc/muster/provisioner/service.creds"),
+            criteria: vec!["cloud.region".to_owned(), "country".to_owned()],
+            masters: String::new(),
+            address_fact: "networking.ip".to_owned(),
+            any_master: true,
+            workers: 20,
+            tries: 5,
+            backoff: 5,
+            backoff_most: 300,
+            discover_seconds: 60,
+            compensate: true,
+            lease_millis: 9_000,
+            steps: Vec::new(),
+            notify: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    /// How long the leader leads without a sign of life.
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_millis.max(300))
+    }
+}
+
+/// One step, as the operator wants it. A name that is none of ours is a further step, and says what does it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepOptions {
+    /// The step.
+    pub name: StepName,
+    /// Off: it counts as done.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// Which step it follows, instead of the usual one.
+    #[serde(default)]
+    pub after: Option<StepName>,
+    /// An agent's action that does it instead.
+    #[serde(default)]
+    pub agent: Option<AgentStep>,
+    /// A program that does it instead.
+    #[serde(default)]
+    pub helper: Option<Helper>,
+    /// How often it is tried, instead of the usual number.
+    #[serde(default)]
+    pub tries: Option<u32>,
+    /// Inputs of the action that usually does it, beside ours: `environment`, `server` and so on.
+    #[serde(default)]
+    pub inputs: Map<String, Value>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// An action that does a step. What it answers is kept with the node, under the step's name.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentStep {
+    /// The agent.
+    pub agent: String,
+    /// The action.
+    pub action: String,
+    /// Its inputs; a text `{{name}}` is replaced by what is known of the node under that name.
+    #[serde(default)]
+    pub inputs: Map<String, Value>,
+    /// Who is asked.
+    #[serde(default)]
+    pub on: On,
+    /// How long it may take, in seconds.
+    #[serde(default = "minute")]
+    pub timeout: u64,
+}
+
+fn minute() -> u64 {
+    60
+}
+
+/// Who does an agent's step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum On {
+    /// The node itself.
+    #[default]
+    Node,
+    /// The master that was chosen for it.
+    Master,
+}
+
+/// A program that does a step: JSON on its standard input, JSON on its standard output.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Helper {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// How long it may take, in seconds.
+    #[serde(default = "ten")]
+    pub timeout: u64,
+}
+
+fn ten() -> u64 {
+    10
+}
+
+/// Who is told, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// A name of its own, by which it is remembered who was told.
+    pub name: String,
+    /// Of what it is told; everything when empty.
+    #[serde(default)]
+    pub events: Vec<Occasion>,
+    /// The way to it.
+    #[serde(flatten)]
+    pub channel: Channel,
+}
+
+/// What a target may be told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Occasion {
+    /// A node is done.
+    Done,
+    /// A node failed for good.
+    Failed,
+    /// A node was retired.
+    Retired,
+}
+
+impl Occasion {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Retired => "retired",
+        }
+    }
+}
+
+/// A way to tell somebody.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Channel {
+    /// A document, posted to a URL.
+    Webhook {
+        /// Where to.
+        url: String,
+        /// A file with a secret that goes as a bearer token.
+        #[serde(default)]
+        token_file: Option<PathBuf>,
+        /// PEM file of the authority of its certificate; the machine's when absent.
+        #[serde(default)]
+        ca: Option<PathBuf>,
+    },
+    /// A mail, over SMTP.
+    Smtp {
+        /// `host:port`.
+        server: String,
+        /// From whom.
+        from: String,
+        /// To whom.
+        to: Vec<String>,
+    },
+    /// A program that gets the document on its standard input.
+    Command {
+        /// Program and arguments.
+        command: Vec<String>,
+        /// How long it may take, in seconds.
+        #[serde(default = "ten")]
+        timeout: u64,
+    },
+}

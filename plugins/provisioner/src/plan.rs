@@ -1,0 +1,327 @@
+//! Which steps make a node of an instance, and in which order. Pure: a list that was checked when it was read.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::options::{AgentStep, Helper, Options, StepOptions};
+
+/// Most steps of a plan.
+const MOST: usize = 64;
+
+/// The name of a step, a word.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct StepName(String);
+
+/// A text that names no step.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} names no step; a name is a word of a-z, 0-9 and _")]
+pub struct StepNameError(String);
+
+impl TryFrom<String> for StepName {
+    type Error = StepNameError;
+    fn try_from(text: String) -> Result<Self, StepNameError> {
+        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if text.is_empty() || text.len() > 40 || !text.chars().all(good) {
+            return Err(StepNameError(text.chars().take(40).collect()));
+        }
+        Ok(Self(text))
+    }
+}
+
+impl From<StepName> for String {
+    fn from(name: StepName) -> Self {
+        name.0
+    }
+}
+
+impl StepName {
+    /// The word.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for StepName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The steps that this service knows how to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Builtin {
+    /// Takes the node for this service.
+    Lock,
+    /// Chooses its master.
+    Place,
+    /// Tells the node where the master is.
+    Host,
+    /// Revokes and removes earlier certificates of its name on all masters.
+    Clean,
+    /// Lets the node make its key and ask for a certificate.
+    Csr,
+    /// Signs that request, and no other.
+    Sign,
+    /// The run that prepares the node.
+    Bootstrap,
+    /// The run that makes it what it is to be.
+    Final,
+    /// Lets Puppet's agent run by itself from now on.
+    Daemonize,
+    /// Gives the node back: it is ordinary now.
+    Release,
+    /// Tells everybody who wants to know.
+    Notify,
+}
+
+impl Builtin {
+    /// In the order in which they are done.
+    pub const ALL: [Self; 11] = [
+        Self::Lock,
+        Self::Place,
+        Self::Host,
+        Self::Clean,
+        Self::Csr,
+        Self::Sign,
+        Self::Bootstrap,
+        Self::Final,
+        Self::Daemonize,
+        Self::Release,
+        Self::Notify,
+    ];
+
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Place => "place",
+            Self::Host => "set_puppet_host",
+            Self::Clean => "clean",
+            Self::Csr => "request_certificate",
+            Self::Sign => "sign",
+            Self::Bootstrap => "bootstrap",
+            Self::Final => "final_run",
+            Self::Daemonize => "daemonize",
+            Self::Release => "release",
+            Self::Notify => "notify",
+        }
+    }
+
+    /// Its name, as a step's.
+    pub fn name(self) -> StepName {
+        StepName(self.word().to_owned())
+    }
+
+    fn of(name: &StepName) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| step.word() == name.0)
+    }
+
+    /// What must have been done before it can be.
+    fn needs(self) -> &'static [Self] {
+        match self {
+            Self::Lock | Self::Place => &[],
+            Self::Host | Self::Clean => &[Self::Place],
+            Self::Csr => &[Self::Lock, Self::Clean],
+            Self::Sign => &[Self::Csr],
+            Self::Bootstrap | Self::Final | Self::Daemonize => &[Self::Sign],
+            Self::Release => &[Self::Lock],
+            Self::Notify => &[Self::Release],
+        }
+    }
+}
+
+/// What does a step.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Work {
+    /// This service.
+    Builtin(Builtin, Map<String, Value>),
+    /// An agent.
+    Agent(AgentStep),
+    /// A program.
+    Helper(Helper),
+}
+
+/// One step of a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Its name.
+    pub name: StepName,
+    /// What does it.
+    pub work: Work,
+    /// How often it is tried.
+    pub tries: u32,
+}
+
+/// Steps in their order, each after what it needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    steps: Vec<Step>,
+}
+
+/// Why the configured steps are no plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A step stands twice in the configuration.
+    #[error("the step {0} is configured twice")]
+    Twice(StepName),
+    /// A step that nobody knows how to do.
+    #[error("the step {0} is none of ours; it needs an `agent` or a `helper`, or another name: {known}", known = known())]
+    Unknown(StepName),
+    /// A step with two ways to do it.
+    #[error("the step {0} has both an agent and a helper; it can be done by one of them")]
+    Both(StepName),
+    /// It follows a step that is not there.
+    #[error("the step {step} is to follow {after}, which is no step of the plan")]
+    NoSuch {
+        /// The step.
+        step: StepName,
+        /// What it should follow.
+        after: StepName,
+    },
+    /// It comes before something that it needs.
+    #[error("the step {step} needs {needs} before it")]
+    Order {
+        /// The step.
+        step: StepName,
+        /// What it needs.
+        needs: StepName,
+    },
+    /// A program without a name.
+    #[error("the step {0} names no program")]
+    NoProgram(StepName),
+    /// Too many.
+    #[error("the plan has more than {MOST} steps")]
+    TooMany,
+}
+
+fn known() -> String {
+    Builtin::ALL.map(Builtin::word).join(", ")
+}
+
+impl Plan {
+    /// The plan that the options describe.
+    pub fn read(options: &Options) -> Result<Self, PlanError> {
+        let mut seen = BTreeSet::new();
+        for step in &options.steps {
+            if !seen.insert(&step.name) {
+                return Err(PlanError::Twice(step.name.clone()));
+            }
+        }
+        let configured = |name: &StepName| options.steps.iter().find(|step| step.name == *name);
+        let mut steps = Vec::new();
+        for builtin in Builtin::ALL {
+            let name = builtin.name();
+            let own = configured(&name);
+            // Puppet's own daemon competes with orchestrated runs: who wants it says so.
+            let wanted = own.map_or(builtin != Builtin::Daemonize, |step| step.enabled);
+            if wanted {
+                steps.push(step(name, own, options.tries)?);
+            }
+        }
+        for own in options.steps.iter().filter(|step| step.enabled) {
+            if Builtin::of(&own.name).is_none() {
+                steps.push(step(own.name.clone(), Some(own), options.tries)?);
+            }
+        }
+        if steps.len() > MOST {
+            return Err(PlanError::TooMany);
+        }
+        let mut plan = Self { steps };
+        for own in &options.steps {
+            plan.place(own)?;
+        }
+        plan.check(options)?;
+        Ok(plan)
+    }
+
+    /// The steps, in their order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Moves a step behind the one that it is to follow.
+    fn place(&mut self, own: &StepOptions) -> Result<(), PlanError> {
+        let Some(after) = &own.after else {
+            // Who says nothing about a further step wants it before the node is given back.
+            let is_further = Builtin::of(&own.name).is_none();
+            if let (true, Some(from)) = (is_further, self.position(&own.name)) {
+                let step = self.steps.remove(from);
+                let to = self.position(&Builtin::Release.name());
+                self.steps.insert(to.unwrap_or(self.steps.len()), step);
+            }
+            return Ok(());
+        };
+        let Some(from) = self.position(&own.name) else {
+            return Ok(());
+        };
+        let step = self.steps.remove(from);
+        let Some(before) = self.position(after) else {
+            return Err(PlanError::NoSuch {
+                step: own.name.clone(),
+                after: after.clone(),
+            });
+        };
+        self.steps.insert(before + 1, step);
+        Ok(())
+    }
+
+    /// Whether each step comes after what it needs. What was switched off is taken for done.
+    fn check(&self, options: &Options) -> Result<(), PlanError> {
+        let off = |name: &StepName| {
+            let own = options.steps.iter().find(|step| step.name == *name);
+            own.is_some_and(|step| !step.enabled)
+        };
+        for (place, step) in self.steps.iter().enumerate() {
+            let Some(builtin) = Builtin::of(&step.name) else {
+                continue;
+            };
+            for needed in builtin.needs() {
+                let needs = needed.name();
+                let before = self.position(&needs).is_some_and(|at| at < place);
+                if !before && !off(&needs) {
+                    return Err(PlanError::Order {
+                        step: step.name.clone(),
+                        needs,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn position(&self, name: &StepName) -> Option<usize> {
+        self.steps.iter().position(|step| step.name == *name)
+    }
+}
+
+fn step(name: StepName, own: Option<&StepOptions>, tries: u32) -> Result<Step, PlanError> {
+    let work = match own {
+        Some(StepOptions {
+            agent: Some(_),
+            helper: Some(_),
+            ..
+        }) => return Err(PlanError::Both(name)),
+        Some(StepOptions {
+            agent: Some(agent), ..
+        }) => Work::Agent(agent.clone()),
+        Some(StepOptions {
+            helper: Some(helper),
+            ..
+        }) if helper.command.is_empty() => return Err(PlanError::NoProgram(name)),
+        Some(StepOptions {
+            helper: Some(helper),
+            ..
+        }) => Work::Helper(helper.clone()),
+        _ => {
+            let builtin = Builtin::of(&name).ok_or_else(|| PlanError::Unknown(name.clone()))?;
+            let inputs = own.map(|own| own.inputs.clone()).unwrap_or_default();
+            Work::Builtin(builtin, inputs)
+        }
+    };
+    let tries = own.and_then(|own| own.tries).unwrap_or(tries).max(1);
+    Ok(Step { name, work, tries })
+}

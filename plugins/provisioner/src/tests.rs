@@ -1,0 +1,304 @@
+//! The plan, the record and the choice of masters, as functions; the agent against its DDL. The service with a real broker, real nodes and a
+//! certificate authority is tested in `tests/it/provisioning.rs`.
+
+use muster_api::ddl::{Ddl, builtin};
+use muster_api::testing::differences;
+use muster_api::wire::identity::Identity;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::actions;
+use crate::masters::{Master, choose};
+use crate::options::Options;
+use crate::plan::{Plan, PlanError, StepName};
+use crate::record::{Next, Pauses, Record, State, StepError};
+
+fn identity(name: &str) -> Identity {
+    Identity::parse(name).unwrap()
+}
+
+fn options(value: Value) -> Options {
+    serde_json::from_value(value).unwrap()
+}
+
+fn names(plan: &Plan) -> Vec<&str> {
+    plan.steps().iter().map(|step| step.name.as_str()).collect()
+}
+
+const PAUSES: Pauses = Pauses {
+    first: 1_000,
+    most: 60_000,
+};
+
+#[test]
+fn types_names_and_examples_equal_the_ddl() {
+    let ddl = Ddl::from_slice(builtin("provisioner").unwrap().as_bytes()).unwrap();
+    let found: Vec<String> = [
+        differences::<actions::Status>(&ddl),
+        differences::<actions::Retry>(&ddl),
+        differences::<actions::Pause>(&ddl),
+        differences::<actions::Resume>(&ddl),
+        differences::<actions::Retire>(&ddl),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
+fn the_usual_plan_is_the_articles() {
+    let plan = Plan::read(&Options::default()).unwrap();
+    assert_eq!(
+        names(&plan),
+        [
+            "lock",
+            "place",
+            "set_puppet_host",
+            "clean",
+            "request_certificate",
+            "sign",
+            "bootstrap",
+            "final_run",
+            "release",
+            "notify"
+        ]
+    );
+}
+
+#[test]
+fn steps_are_switched_off_added_moved_and_replaced() {
+    let plan = Plan::read(&options(json!({ "steps": [
+        { "name": "bootstrap", "enabled": false },
+        { "name": "daemonize" },
+        { "name": "monitoring", "agent": { "agent": "nagios", "action": "add", "inputs": { "host": "{{identity}}" } }, "after": "final_run" },
+        { "name": "inventory", "helper": { "command": ["/usr/bin/true"] } },
+        { "name": "sign", "helper": { "command": ["/usr/local/bin/sign"], "timeout": 30 } },
+    ] })))
+    .unwrap();
+    assert_eq!(
+        names(&plan),
+        [
+            "lock",
+            "place",
+            "set_puppet_host",
+            "clean",
+            "request_certificate",
+            "sign",
+            "final_run",
+            "monitoring",
+            "daemonize",
+            "inventory",
+            "release",
+            "notify"
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_be_done_in_that_order_is_refused() {
+    let refused = |steps: Value| Plan::read(&options(json!({ "steps": steps }))).unwrap_err();
+    let name = |text: &str| StepName::try_from(text.to_owned()).unwrap();
+    assert_eq!(
+        refused(json!([{ "name": "sign", "after": "lock" }])),
+        PlanError::Order {
+            step: name("sign"),
+            needs: name("request_certificate")
+        }
+    );
+    assert_eq!(
+        refused(json!([{ "name": "puppet_daemonize" }])),
+        PlanError::Unknown(name("puppet_daemonize"))
+    );
+    assert_eq!(
+        refused(json!([{ "name": "clean", "after": "nothing" }])),
+        PlanError::NoSuch {
+            step: name("clean"),
+            after: name("nothing")
+        }
+    );
+    assert_eq!(
+        refused(json!([{ "name": "sign" }, { "name": "sign", "enabled": false }])),
+        PlanError::Twice(name("sign"))
+    );
+    let unknown_key = serde_json::from_value::<Options>(json!({ "stepps": [] }));
+    assert!(unknown_key.is_err());
+}
+
+fn master(name: &str, facts: Value) -> Master {
+    Master {
+        identity: identity(name),
+        address: "192.0.2.1".to_owned(),
+        facts: facts.as_object().unwrap().clone(),
+    }
+}
+
+/// A9.1: the first criterion decides, not the last one that matches; a tie is decided the same way each time.
+#[test]
+fn the_first_criterion_that_any_master_shares_decides() {
+    let masters = [
+        master(
+            "puppet-a.example.net",
+            json!({ "region": "a", "country": "de" }),
+        ),
+        master(
+            "puppet-b.example.net",
+            json!({ "region": "b", "country": "fr" }),
+        ),
+    ];
+    let criteria = ["region".to_owned(), "country".to_owned()];
+    let placed = |facts: Value, any| {
+        let facts = facts.as_object().unwrap().clone();
+        choose(
+            &identity("web1.example.net"),
+            &facts,
+            &criteria,
+            &masters,
+            any,
+        )
+        .map(|placement| {
+            (
+                placement.master.identity.to_string(),
+                placement.criterion.map(str::to_owned),
+            )
+        })
+    };
+    let at = |name: &str, by: &str| Some((format!("{name}.example.net"), Some(by.to_owned())));
+    assert_eq!(
+        placed(json!({ "region": "a", "country": "fr" }), true),
+        at("puppet-a", "region")
+    );
+    assert_eq!(
+        placed(json!({ "region": "c", "country": "fr" }), true),
+        at("puppet-b", "country")
+    );
+    assert_eq!(
+        placed(json!({ "region": "", "country": null }), false),
+        None
+    );
+    let any = placed(json!({ "region": "c" }), true).unwrap();
+    assert_eq!(any.1, None);
+    assert_eq!(placed(json!({ "region": "c" }), true), Some(any));
+}
+
+#[test]
+fn nodes_spread_over_masters_that_are_equally_near() {
+    let masters: Vec<Master> = (1..=4)
+        .map(|number| {
+            master(
+                &format!("puppet{number}.example.net"),
+                json!({ "region": "a" }),
+            )
+        })
+        .collect();
+    let facts = json!({ "region": "a" }).as_object().unwrap().clone();
+    let criteria = ["region".to_owned()];
+    let mut counts = std::collections::BTreeMap::new();
+    for number in 0..1_000 {
+        let node = identity(&format!("web{number}.example.net"));
+        let chosen = choose(&node, &facts, &criteria, &masters, false).unwrap();
+        *counts.entry(chosen.master.identity.clone()).or_insert(0) += 1;
+    }
+    assert_eq!(counts.len(), 4);
+    assert!(
+        counts.values().all(|count| (150..350).contains(count)),
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn a_step_is_tried_again_with_growing_pauses_and_then_fails_for_good() {
+    let plan = Plan::read(&Options::default()).unwrap();
+    let mut record = Record::new(identity("web1.example.net"), Uuid::nil(), 0);
+    let lock = plan.steps()[0].name.clone();
+    let mut now = 0;
+    for attempt in 1..=3 {
+        assert!(matches!(record.next(&plan, now), Next::Step(step) if step.name == lock));
+        record.begin(&lock, now);
+        assert_eq!(record.current.as_ref().unwrap().attempt, attempt);
+        record.fail(&lock, &StepError::passing("not connected"), 3, PAUSES, now);
+        if attempt < 3 {
+            let Next::Wait(until) = record.next(&plan, now) else {
+                panic!("it must wait");
+            };
+            assert_eq!(until - now, PAUSES.after(attempt));
+            now = until;
+        }
+    }
+    assert_eq!(record.state, State::Failed);
+    assert_eq!(record.error.as_deref(), Some("lock: not connected"));
+    assert_eq!(record.next(&plan, now), Next::Settle);
+    record.settle(now);
+    assert_eq!(record.next(&plan, now), Next::Rest);
+    assert!(record.retry(&identity("anna"), now));
+    assert!(matches!(record.next(&plan, now), Next::Step(step) if step.name == lock));
+}
+
+#[test]
+fn what_was_under_way_when_its_leader_died_is_done_again_and_costs_no_try() {
+    let plan = Plan::read(&Options::default()).unwrap();
+    let lock = plan.steps()[0].name.clone();
+    let mut record = Record::new(identity("web1.example.net"), Uuid::nil(), 0);
+    for _ in 0..20 {
+        record.begin(&lock, 1);
+        let kept = serde_json::to_vec(&record).unwrap();
+        record = serde_json::from_slice(&kept).unwrap();
+        assert!(matches!(record.next(&plan, 2), Next::Step(step) if step.name == lock));
+    }
+    assert_eq!(record.current.as_ref().unwrap().attempt, 1);
+    record.finish(&lock, Map::new(), 3);
+    assert!(matches!(record.next(&plan, 3), Next::Step(step) if step.name == plan.steps()[1].name));
+}
+
+proptest! {
+    /// Whatever happens to a record: a step that was done is not begun again unless what was signed was taken back, a paused one rests,
+    /// and with enough luck every one is done.
+    #[test]
+    fn every_way_ends(events in proptest::collection::vec(0..6_u8, 0..80)) {
+        let plan = Plan::read(&Options::default()).unwrap();
+        let by = identity("anna");
+        let mut record = Record::new(identity("web1.example.net"), Uuid::nil(), 0);
+        let mut now = 0;
+        for event in events {
+            now += 100_000;
+            match (record.next(&plan, now), event) {
+                (Next::Step(step), 0) => {
+                    prop_assert!(!record.done.contains(&step.name));
+                    record.begin(&step.name, now);
+                }
+                (Next::Step(step), 1) => record.finish(&step.name, Map::new(), now),
+                (Next::Step(step), 2) => {
+                    record.begin(&step.name, now);
+                    record.fail(&step.name, &StepError::passing("x"), 2, PAUSES, now);
+                }
+                (Next::Step(step), 3) => record.fail(&step.name, &StepError::lasting("x"), 2, PAUSES, now),
+                (Next::Settle, 0..4) => {
+                    record.compensate(Map::new(), now);
+                    record.settle(now);
+                }
+                (_, 4) => {
+                    let paused = !record.paused;
+                    record.pause(paused, &by, now);
+                    prop_assert!(!paused || record.next(&plan, now) == Next::Rest);
+                }
+                (_, 5) => { record.retry(&by, now); }
+                _ => {}
+            }
+        }
+        record.pause(false, &by, now);
+        for _ in 0..100 {
+            now += 100_000;
+            match record.next(&plan, now) {
+                Next::Step(step) => {
+                    let name = step.name.clone();
+                    record.begin(&name, now);
+                    record.finish(&name, Map::new(), now);
+                }
+                Next::Settle => record.settle(now),
+                Next::Rest if record.state == State::Failed => { record.retry(&by, now); }
+                Next::Rest => break,
+                other => prop_assert!(false, "{other:?}"),
+            }
+        }
+        prop_assert_eq!(record.done.len(), plan.steps().len());
+    }
+}
