@@ -23,6 +23,7 @@ mod permits;
 mod policies;
 mod printed;
 mod refreshes;
+mod provisioning;
 mod resources;
 mod rollouts;
 mod runs;

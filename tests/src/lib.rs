@@ -14,9 +14,11 @@ pub mod command;
 pub mod fleet;
 pub mod nats_server;
 pub mod organisation;
+pub mod provisioning;
 pub mod published;
 pub mod puppet;
 pub mod rpcd;
+pub mod webhook;
 
 /// Milliseconds since the epoch.
 pub fn now() -> u64 {

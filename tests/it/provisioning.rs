@@ -1,0 +1,422 @@
+//! The provisioner with real nodes on a real broker; Puppet and its authority are simulated (`muster_tests::provisioning`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::system::real::RealSystem;
+use muster_client::{Client, Window};
+use muster_provisioner::store::Store;
+use muster_provisioner::record::{Record, State};
+use muster_provisioner::{Options, Service};
+use muster_tests::await_answer;
+use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::nats_server::NatsServer;
+use muster_tests::organisation::{Organisation, connect};
+use muster_tests::provisioning::{Authority, Machine, provision, puppetca};
+use muster_tests::webhook::Webhook;
+use muster_wire::identity::Identity;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A newcomer: a machine that outlives its daemons.
+struct Newcomer {
+    name: String,
+    machine: Arc<Machine>,
+    facts: Value,
+    node: Option<TestNode>,
+}
+
+struct World {
+    organisation: Organisation,
+    server: Option<NatsServer>,
+    hook: Webhook,
+    authorities: BTreeMap<String, Arc<Authority>>,
+    masters: Vec<TestNode>,
+    newcomers: BTreeMap<String, Newcomer>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let organisation = Organisation::new(&["muster"]);
+        let server = organisation.storing_broker().await;
+        Self {
+            organisation,
+            server: Some(server),
+            hook: Webhook::start().await,
+            authorities: BTreeMap::new(),
+            masters: Vec::new(),
+            newcomers: BTreeMap::new(),
+        }
+    }
+
+    fn server(&self) -> &NatsServer {
+        self.server.as_ref().unwrap()
+    }
+
+    /// A master in a region, with an authority of its own.
+    async fn master(&mut self, name: &str, region: &str) -> Arc<Authority> {
+        let authority = Arc::new(Authority::default());
+        let address = format!("192.0.2.{}", self.authorities.len() + 1);
+        let mut blueprint = Blueprint::new(self.organisation.node(name));
+        blueprint.facts = json!({ "region": region, "address": address });
+        blueprint.agents = vec![puppetca(&authority)];
+        self.authorities.insert(address, Arc::clone(&authority));
+        let node = TestNode::start(&self.organisation, self.server(), blueprint).await;
+        self.masters.push(node);
+        authority
+    }
+
+    /// A machine that wants to be a node.
+    async fn newcomer(&mut self, name: &str, region: &str) -> Arc<Machine> {
+        let machine = Arc::new(Machine {
+            run: Duration::from_millis(20),
+            ..Machine::default()
+        });
+        let newcomer = Newcomer {
+            name: name.to_owned(),
+            machine: Arc::clone(&machine),
+            facts: json!({ "region": region }),
+            node: None,
+        };
+        self.newcomers.insert(name.to_owned(), newcomer);
+        self.boot(name).await;
+        machine
+    }
+
+    /// Starts a newcomer's daemon; one that runs is killed before.
+    async fn boot(&mut self, name: &str) {
+        let newcomer = self.newcomers.get_mut(name).unwrap();
+        drop(newcomer.node.take());
+        let mut blueprint = Blueprint::new(self.organisation.node(&newcomer.name));
+        blueprint.facts = newcomer.facts.clone();
+        blueprint.agents = vec![provision(&newcomer.machine, &self.authorities)];
+        let server = self.server.as_ref().unwrap();
+        let node = TestNode::start(&self.organisation, server, blueprint).await;
+        newcomer.node = Some(node);
+    }
+
+    fn options(&self) -> Options {
+        serde_json::from_value(json!({
+            "enabled": true,
+            "criteria": ["region"],
+            "address_fact": "address",
+            "tries": 3,
+            "backoff": 0,
+            "discover_seconds": 1,
+            "lease_millis": 1500,
+            "notify": [{ "name": "hook", "kind": "webhook", "url": self.hook.url() }],
+        }))
+        .unwrap()
+    }
+
+    /// A service on a host of its own. Dropping what is given kills it.
+    async fn service(&self, host: &str, options: Options) -> Running {
+        let signer = self.organisation.service("provisioner");
+        let bus = connect(self.server(), &signer).await;
+        let client = Client::new(
+            bus.clone(),
+            signer,
+            self.organisation.trust(),
+            self.organisation.collective().clone(),
+            Window::default(),
+        );
+        let system = Arc::new(RealSystem::new("/".into()));
+        let host = Identity::parse(host).unwrap();
+        let service = Service::new(host, bus, client, options, system).unwrap();
+        let stop = CancellationToken::new();
+        Running {
+            stop: stop.clone(),
+            task: tokio::spawn(service.serve(stop)),
+        }
+    }
+
+    async fn store(&self) -> Store {
+        let signer = self.organisation.service("observer");
+        Store::open(&connect(self.server(), &signer).await)
+            .await
+            .unwrap()
+    }
+
+    /// Waits until every newcomer is where it should be; gives what is known of each.
+    async fn until(&self, what: &str, is_so: impl Fn(&Record) -> bool) -> BTreeMap<String, Record> {
+        let store = self.store().await;
+        await_answer(what, PATIENCE, async || {
+            let mut found = BTreeMap::new();
+            for name in self.newcomers.keys() {
+                let node = Identity::parse(name).unwrap();
+                let record = store.get(&node).await.unwrap();
+                match record {
+                    Some(record) if is_so(&record) => drop(found.insert(name.clone(), record)),
+                    other => return Err(other.map(|record| (record.state, record.current, record.error))),
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn all_done(&self) -> BTreeMap<String, Record> {
+        self.until("every node is done", |record| record.state == State::Done)
+            .await
+    }
+}
+
+/// A service that is killed when it is dropped.
+struct Running {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Running {
+    async fn stopped(mut self) {
+        self.stop.cancel();
+        (&mut self.task).await.unwrap();
+    }
+}
+
+/// A9.1, A9.2: each node gets the master that is near, its old certificate is revoked everywhere, it is signed once, runs twice in
+/// order, is an ordinary node then, and everybody who wants to know is told once. A master that came later is used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_become_nodes_of_the_master_that_is_near() {
+    let mut world = World::new().await;
+    let (here, there) = (
+        world.master("puppet-a.example.net", "a").await,
+        world.master("puppet-b.example.net", "b").await,
+    );
+    let old = there.sign_old("web1.example.net");
+    let machines = [
+        world.newcomer("web1.example.net", "a").await,
+        world.newcomer("web2.example.net", "b").await,
+    ];
+    let service = world.service("prov1.example.net", world.options()).await;
+    let done = world.all_done().await;
+    let master = |name: &str| done[name].text("master").unwrap().to_owned();
+    assert_eq!(master("web1.example.net"), "puppet-a.example.net");
+    assert_eq!(master("web2.example.net"), "puppet-b.example.net");
+    for machine in &machines {
+        let disk = machine.disk();
+        assert_eq!(disk.runs, ["bootstrap", "production"]);
+        assert!(disk.released && !disk.locked);
+        assert_eq!(disk.refused, 0);
+    }
+    assert!(there.certificates().revoked.contains(&old));
+    assert_eq!(
+        done["web1.example.net"].values["revoked"],
+        json!([format!("{old:04X}")])
+    );
+    assert!(here.certificates().signed.contains_key("web1.example.net"));
+
+    let later = world.master("puppet-c.example.net", "c").await;
+    world.newcomer("web3.example.net", "c").await;
+    let done = world.all_done().await;
+    assert_eq!(
+        done["web3.example.net"].text("master"),
+        Some("puppet-c.example.net")
+    );
+    let signatures = [here, there, later].map(|authority| authority.certificates().signatures);
+    assert_eq!(signatures.iter().flatten().map(|(_, times)| times).sum::<usize>(), 3);
+    assert_eq!(
+        world.hook.nodes("done"),
+        ["web1.example.net", "web2.example.net", "web3.example.net"]
+    );
+    service.stopped().await;
+}
+
+/// A9.3: a request that somebody else has put in the node's place is not signed, and nobody tries again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_the_node_did_not_make_is_not_signed() {
+    let mut world = World::new().await;
+    let authority = world.master("puppet-a.example.net", "a").await;
+    let machine = world.newcomer("web1.example.net", "a").await;
+    machine.fault("request_certificate", Some("not yet"));
+    let mut options = world.options();
+    options.tries = 1000;
+    let _service = world.service("prov1.example.net", options).await;
+    world
+        .until("it waits for its request", |record| {
+            record.error.as_deref().is_some_and(|error| error.contains("not yet"))
+        })
+        .await;
+    authority.swap_request("web1.example.net");
+    machine.fault("request_certificate", None);
+    let failed = world
+        .until("it fails", |record| record.state == State::Failed && record.settled)
+        .await;
+    let record = &failed["web1.example.net"];
+    let error = record.error.as_deref().unwrap();
+    assert!(error.contains("is not the one that the node has named"), "{error}");
+    assert!(authority.certificates().signed.is_empty());
+    assert!(!machine.disk().locked, "the machine was given back");
+    assert_eq!(world.hook.nodes("failed"), ["web1.example.net"]);
+}
+
+/// A9.5: one machine hangs, nineteen become nodes; the one fails with a reason, is given back, what was signed for it is revoked, and it
+/// succeeds when it is tried again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_fails_stops_nobody_and_can_be_tried_again() {
+    let mut world = World::new().await;
+    let authority = world.master("puppet-a.example.net", "a").await;
+    for number in 0..20 {
+        world.newcomer(&format!("web{number}.example.net"), "a").await;
+    }
+    let bad = Arc::clone(&world.newcomers["web7.example.net"].machine);
+    bad.fault("run_puppet", Some("the catalog does not compile"));
+    let _service = world.service("prov1.example.net", world.options()).await;
+    let known = world
+        .until("all are done or failed", |record| {
+            record.state == State::Done || record.settled
+        })
+        .await;
+    let failed: Vec<&String> = known
+        .iter()
+        .filter(|(_, record)| record.state == State::Failed)
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(failed, ["web7.example.net"]);
+    let record = &known["web7.example.net"];
+    assert!(record.compensated);
+    assert!(record.error.as_deref().unwrap().contains("does not compile"));
+    assert!(!authority.certificates().signed.contains_key("web7.example.net"));
+    assert_eq!(world.hook.nodes("failed"), ["web7.example.net"]);
+    assert_eq!(world.hook.nodes("done").len(), 19);
+
+    bad.fault("run_puppet", None);
+    let store = world.store().await;
+    let node = Identity::parse("web7.example.net").unwrap();
+    let anna = Identity::parse("anna").unwrap();
+    let retried = store.edit(&node, |record| Ok(record.retry(&anna, muster_tests::now())));
+    retried.await.unwrap();
+    world.all_done().await;
+    assert!(authority.certificates().signed.contains_key("web7.example.net"));
+    assert_eq!(world.hook.nodes("done").len(), 20);
+}
+
+/// A9.9, A9.11: who is done is left alone until it is put back; who is retired has its certificate revoked, and everybody is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_put_back_and_another_retired() {
+    let mut world = World::new().await;
+    let authority = world.master("puppet-a.example.net", "a").await;
+    let machine = world.newcomer("web1.example.net", "a").await;
+    let _service = world.service("prov1.example.net", world.options()).await;
+    let first = world.all_done().await["web1.example.net"].id;
+    let serial = authority.certificates().signed["web1.example.net"].0;
+    assert_eq!(machine.disk().runs.len(), 2);
+
+    let client = caller(&world).await;
+    ask(&client, "web1.example.net", "provision", "reprovision").await;
+    let again = world
+        .until("it is done once more", |record| {
+            record.state == State::Done && record.id != first
+        })
+        .await;
+    assert_eq!(machine.disk().runs.len(), 4);
+    assert!(authority.certificates().revoked.contains(&serial));
+    assert_eq!(world.hook.nodes("done").len(), 2);
+
+    let serial = authority.certificates().signed["web1.example.net"].0;
+    let store = world.store().await;
+    let node = Identity::parse("web1.example.net").unwrap();
+    let anna = Identity::parse("anna").unwrap();
+    let retiring = store.edit(&node, |record| {
+        record.retire(&anna, muster_tests::now());
+        Ok(true)
+    });
+    retiring.await.unwrap();
+    world
+        .until("it is retired", |record| record.state == State::Retired)
+        .await;
+    assert!(authority.certificates().revoked.contains(&serial));
+    assert_eq!(world.hook.nodes("retired"), ["web1.example.net"]);
+    assert_eq!(again.len(), 1);
+}
+
+async fn caller(world: &World) -> Client {
+    let signer = world.organisation.caller("anna");
+    let bus = connect(world.server(), &signer).await;
+    let collective = world.organisation.collective().clone();
+    Client::new(bus, signer, world.organisation.trust(), collective, Window::default())
+}
+
+async fn ask(client: &Client, node: &str, agent: &str, action: &str) {
+    let node = Identity::parse(node).unwrap();
+    let aim = muster_client::Aim::Nodes([node].into());
+    let call = muster_client::Call::new(agent, action, aim).unwrap();
+    let balance = client.watch(call, |_| ()).await.unwrap();
+    assert_eq!(balance.ok, 1, "{balance:?}");
+}
+
+/// A9.4: whatever is killed in whatever moment - services, newcomers' daemons, the broker - every machine becomes a node, no request is
+/// signed twice, nobody is told twice, and a new leader is there within the time that is promised.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_kills_lose_nothing_and_do_nothing_twice() {
+    let seed = std::env::var("PROVISION_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(rand::random::<u64>);
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut kills = 0;
+    let mut round = 0;
+    while kills < 100 {
+        round += 1;
+        let mut world = World::new().await;
+        let authority = world.master("puppet-a.example.net", "a").await;
+        for number in 0..8 {
+            world.newcomer(&format!("web{number}.example.net"), "a").await;
+        }
+        let mut options = world.options();
+        // A killed daemon or broker is no failure of the node; it is tried until it is back.
+        options.tries = 1000;
+        options.workers = 4;
+        options.lease_millis = 600;
+        let mut services = [
+            world.service("prov1.example.net", options.clone()).await,
+            world.service("prov2.example.net", options.clone()).await,
+        ];
+        for _ in 0..25 {
+            tokio::time::sleep(Duration::from_millis(random.random_range(20..250))).await;
+            kills += 1;
+            match random.random_range(0..10) {
+                0..5 => {
+                    let which = random.random_range(0..2);
+                    let host = ["prov1.example.net", "prov2.example.net"][which];
+                    services[which] = world.service(host, options.clone()).await;
+                }
+                5..9 => {
+                    let name = format!("web{}.example.net", random.random_range(0..8));
+                    world.boot(&name).await;
+                }
+                _ => {
+                    let server = world.server.take().unwrap();
+                    world.server = Some(server.restart().await);
+                }
+            }
+        }
+        let done = world.all_done().await;
+        assert_eq!(done.len(), 8, "seed {seed}, round {round}");
+        let certificates = authority.certificates();
+        assert_eq!(certificates.signed.len(), 8, "seed {seed}");
+        assert!(
+            certificates.signatures.values().all(|times| *times == 1),
+            "seed {seed}: {:?}",
+            certificates.signatures
+        );
+        assert!(certificates.revoked.is_empty(), "seed {seed}");
+        let told = world.hook.nodes("done");
+        assert_eq!(told, done.keys().cloned().collect::<Vec<_>>(), "seed {seed}");
+        for newcomer in world.newcomers.values() {
+            let disk = newcomer.machine.disk();
+            assert!(disk.released, "seed {seed}: {disk:?}");
+            assert!(disk.runs.contains(&"production".to_owned()), "seed {seed}: {disk:?}");
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Machines that become nodes, and masters that sign for them, in this process: the agents `provision` and `puppetca` with the real
+//! schemas and the real pipeline, and a Puppet and an authority that are only counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+
+use muster_api::{ActionError, Agent, Answer, Context, Handler, ddl};
+use serde_json::{Map, Value, json};
+
+/// A certificate authority that several masters share, or one has for itself.
+#[derive(Debug, Default)]
+pub struct Authority(Mutex<Certificates>);
+
+/// What an authority has done.
+#[derive(Debug, Default, Clone)]
+pub struct Certificates {
+    /// The fingerprint of each name's request.
+    pub requests: BTreeMap<String, String>,
+    /// Serial number and fingerprint of each name's certificate.
+    pub signed: BTreeMap<String, (u64, String)>,
+    /// Serial numbers that were revoked.
+    pub revoked: BTreeSet<u64>,
+    /// How often each request was signed, by fingerprint.
+    pub signatures: BTreeMap<String, usize>,
+    serial: u64,
+}
+
+impl Authority {
+    /// What it has done so far.
+    pub fn certificates(&self) -> Certificates {
+        self.lock().clone()
+    }
+
+    /// A certificate from earlier days, signed without anybody's asking.
+    pub fn sign_old(&self, name: &str) -> u64 {
+        let mut all = self.lock();
+        all.serial += 1;
+        let serial = all.serial;
+        all.signed.insert(name.to_owned(), (serial, "OLD".to_owned()));
+        serial
+    }
+
+    /// Somebody else's request under a node's name.
+    pub fn swap_request(&self, name: &str) {
+        self.lock()
+            .requests
+            .insert(name.to_owned(), "SOMEBODY:ELSE".to_owned());
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Certificates> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a machine is like, and what was done to it. Outlives its daemon, as a disk does.
+#[derive(Debug, Default)]
+pub struct Machine {
+    /// How long each run of Puppet takes.
+    pub run: Duration,
+    /// What each action fails with, by name, for as long as it stands here.
+    pub faults: Mutex<BTreeMap<String, String>>,
+    state: Mutex<Disk>,
+}
+
+/// What stands on a machine's disk.
+#[derive(Debug, Default, Clone)]
+pub struct Disk {
+    /// The address of the master in its hosts file.
+    pub host: Option<String>,
+    /// The environments of the runs that were begun.
+    pub begun: Vec<String>,
+    /// The environments of the runs that were done.
+    pub runs: Vec<String>,
+    /// Whether it is an ordinary node.
+    pub released: bool,
+    /// How many requests for certificates it has made.
+    pub requests: usize,
+    /// Who holds it.
+    pub owner: String,
+    /// The largest number that it was held with.
+    pub fence: u64,
+    /// Whether it is held.
+    pub locked: bool,
+    /// Actions with a number that was too small.
+    pub refused: usize,
+}
+
+impl Machine {
+    /// What stands on its disk.
+    pub fn disk(&self) -> Disk {
+        self.lock().clone()
+    }
+
+    /// Lets an action fail, or no longer.
+    pub fn fault(&self, action: &str, words: Option<&str>) {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        match words {
+            Some(words) => drop(faults.insert(action.to_owned(), words.to_owned())),
+            None => drop(faults.remove(action)),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Disk> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The agent `provision` of a machine whose requests go to these authorities' masters, by address.
+pub fn provision(machine: &Arc<Machine>, masters: &BTreeMap<String, Arc<Authority>>) -> Agent {
+    build("provision", |action| {
+        Arc::new(Provision {
+            action: action.to_owned(),
+            machine: Arc::clone(machine),
+            masters: masters.clone(),
+        })
+    })
+}
+
+/// The agent `puppetca` of a master.
+pub fn puppetca(authority: &Arc<Authority>) -> Agent {
+    build("puppetca", |action| {
+        Arc::new(PuppetCa {
+            action: action.to_owned(),
+            authority: Arc::clone(authority),
+        })
+    })
+}
+
+fn build(name: &str, handler: impl Fn(&str) -> Arc<dyn Handler>) -> Agent {
+    let text = ddl::builtin(name).unwrap();
+    let declared = ddl::Ddl::from_slice(text.as_bytes()).unwrap();
+    let builder = Agent::builder(text).unwrap();
+    declared
+        .actions()
+        .fold(builder, |builder, action| {
+            builder.handler(action.name(), handler(action.name()))
+        })
+        .build()
+        .unwrap()
+}
+
+struct Provision {
+    action: String,
+    machine: Arc<Machine>,
+    masters: BTreeMap<String, Arc<Authority>>,
+}
+
+impl Handler for Provision {
+    fn call<'a>(&'a self, cx: &'a Context, input: Map<String, Value>) -> Answer<'a> {
+        Box::pin(async move {
+            let fault = {
+                let faults = self.machine.faults.lock();
+                let faults = faults.unwrap_or_else(PoisonError::into_inner);
+                faults.get(&self.action).cloned()
+            };
+            match fault.as_deref() {
+                Some("hang") => std::future::pending::<()>().await,
+                Some(words) => return Err(ActionError::failed(words)),
+                None => {}
+            }
+            self.held(&input)?;
+            let node = cx.node.identity().as_str();
+            let answer = match self.action.as_str() {
+                "bootstrap_puppet" => self.run("bootstrap").await,
+                "run_puppet" => self.run("production").await,
+                "request_certificate" => self.request(node)?,
+                _ => self.quick(&input),
+            };
+            Ok(answer.as_object().cloned().unwrap_or_default())
+        })
+    }
+}
+
+impl Provision {
+    /// Refuses whoever holds the machine with a smaller number than somebody else did.
+    fn held(&self, input: &Map<String, Value>) -> Result<(), ActionError> {
+        let Some(fence) = input.get("fence").and_then(Value::as_u64) else {
+            return Ok(());
+        };
+        let mut disk = self.machine.lock();
+        if fence < disk.fence {
+            disk.refused += 1;
+            return Err(ActionError::failed(format!("held with {}", disk.fence)));
+        }
+        Ok(())
+    }
+
+    async fn run(&self, environment: &str) -> Value {
+        self.machine.lock().begun.push(environment.to_owned());
+        tokio::time::sleep(self.machine.run).await;
+        self.machine.lock().runs.push(environment.to_owned());
+        json!({
+            "class": "changed", "exitcode": 2, "resources": { "changed": 1 }, "config_version": "1",
+            "environment": environment, "duration": 0.1, "output": "",
+        })
+    }
+
+    fn request(&self, node: &str) -> Result<Value, ActionError> {
+        let mut disk = self.machine.lock();
+        disk.requests += 1;
+        let host = disk.host.clone().unwrap_or_default();
+        let authority = self.masters.get(&host);
+        let authority = authority.ok_or_else(|| ActionError::failed("no master is known"))?;
+        // The key is the machine's, so its request is always the same.
+        let fingerprint = format!("REQUEST:{node}");
+        authority
+            .lock()
+            .requests
+            .entry(node.to_owned())
+            .or_insert_with(|| fingerprint.clone());
+        Ok(json!({
+            "state": "submitted", "certname": node, "fingerprint": fingerprint,
+            "public_key": format!("KEY:{node}"), "csr": "", "output": "",
+        }))
+    }
+
+    fn quick(&self, input: &Map<String, Value>) -> Value {
+        let text = |name: &str| input.get(name).and_then(Value::as_str).unwrap_or_default();
+        let mut disk = self.machine.lock();
+        match self.action.as_str() {
+            "lock" => {
+                disk.fence = input
+                    .get("fence")
+                    .and_then(Value::as_u64)
+                    .unwrap_or(disk.fence + 1);
+                text("owner").clone_into(&mut disk.owner);
+                disk.locked = true;
+                json!({ "locked": true, "owner": disk.owner, "fence": disk.fence, "expires": 0 })
+            }
+            "unlock" => {
+                let unlocked = std::mem::take(&mut disk.locked);
+                json!({ "unlocked": unlocked })
+            }
+            "set_puppet_host" => {
+                let changed = disk.host.as_deref() != Some(text("ipaddress"));
+                disk.host = Some(text("ipaddress").to_owned());
+                json!({ "changed": changed, "lines": [] })
+            }
+            "release" | "disable" => {
+                let changed = !std::mem::replace(&mut disk.released, true);
+                disk.locked = false;
+                json!({ "disabled": true, "changed": changed })
+            }
+            "is_disabled" => json!({ "disabled": disk.released, "provisioning": !disk.released }),
+            "reprovision" => {
+                disk.released = false;
+                json!({ "changed": true, "wiped": [] })
+            }
+            _ => json!({}),
+        }
+    }
+}
+
+struct PuppetCa {
+    action: String,
+    authority: Arc<Authority>,
+}
+
+impl Handler for PuppetCa {
+    fn call<'a>(&'a self, _: &'a Context, input: Map<String, Value>) -> Answer<'a> {
+        Box::pin(async move {
+            let name = input.get("certname").and_then(Value::as_str);
+            let name = name.unwrap_or_default().to_owned();
+            let answer = match self.action.as_str() {
+                "clean" => self.clean(&name),
+                "sign" => self.sign(&name, &input)?,
+                _ => return Err(ActionError::failed("not simulated")),
+            };
+            Ok(answer.as_object().cloned().unwrap_or_default())
+        })
+    }
+}
+
+impl PuppetCa {
+    fn clean(&self, name: &str) -> Value {
+        let mut all = self.authority.lock();
+        let request = all.requests.remove(name).is_some();
+        let signed = all.signed.remove(name).map(|(serial, _)| serial);
+        all.revoked.extend(signed);
+        json!({
+            "certname": name, "found": request || signed.is_some(), "revoked": signed.is_some(),
+            "serial": signed.map_or(String::new(), |serial| format!("{serial:04X}")), "message": "cleaned",
+        })
+    }
+
+    fn sign(&self, name: &str, input: &Map<String, Value>) -> Result<Value, ActionError> {
+        let wanted = input.get("fingerprint").and_then(Value::as_str);
+        let mut all = self.authority.lock();
+        let answer = |serial: u64, changed: bool, fingerprint: &str| {
+            json!({
+                "changed": changed, "message": if changed { "signed" } else { "already signed" }, "certname": name,
+                "fingerprint": fingerprint, "public_key": format!("KEY:{name}"), "serial": format!("{serial:04X}"), "not_after": 0,
+            })
+        };
+        if let Some((serial, fingerprint)) = all.signed.get(name).cloned() {
+            if wanted.is_some_and(|wanted| wanted != fingerprint) {
+                return Err(ActionError::failed("another request was signed"));
+            }
+            return Ok(answer(serial, false, &fingerprint));
+        }
+        let Some(found) = all.requests.get(name).cloned() else {
+            return Err(ActionError::failed(format!("no request of {name}")));
+        };
+        if wanted.is_some_and(|wanted| wanted != found) {
+            return Err(ActionError::invalid(format!(
+                "the request of {name} is not the one that the node has named"
+            )));
+        }
+        all.requests.remove(name);
+        all.serial += 1;
+        let serial = all.serial;
+        *all.signatures.entry(found.clone()).or_default() += 1;
+        all.signed.insert(name.to_owned(), (serial, found.clone()));
+        Ok(answer(serial, true, &found))
+    }
+}
