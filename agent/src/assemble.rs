@@ -135,6 +135,9 @@ pub enum AssembleError {
     /// A service that cannot be started.
     #[error("a service cannot be started")]
     Service(#[from] muster_provisioner::ServiceError),
+    /// Newcomers cannot be let in.
+    #[error("newcomers cannot be enrolled")]
+    Enrol(#[source] muster_wire::enrol::EnrolError),
     /// The journal of seen requests.
     #[error(transparent)]
     Seen(#[from] SeenError),
@@ -332,18 +335,21 @@ pub(crate) fn signer_of(path: &Path) -> Result<Signer, AssembleError> {
 
 /// The account token that was configured, or the one that was announced later, whichever is newer.
 fn trust(config: &Config) -> Result<Trust, AssembleError> {
-    let path = &config.trust.account;
-    let wrong = |source| AssembleError::Trust {
-        path: path.clone(),
-        source,
-    };
-    let operator = PublicKey::parse(&config.trust.operator).map_err(|error| wrong(error.into()))?;
-    let configured =
-        Trust::new(operator, read("the account's token", path)?.trim()).map_err(wrong)?;
+    let configured = trust_in(config, &config.trust.account)?;
     let Ok(kept) = std::fs::read_to_string(kept_trust(config)) else {
         return Ok(configured);
     };
     Ok(configured.update(kept.trim()).unwrap_or(configured))
+}
+
+/// An account of the operator whose key is pinned, by the token in this file.
+pub(crate) fn trust_in(config: &Config, account: &Path) -> Result<Trust, AssembleError> {
+    let wrong = |source| AssembleError::Trust {
+        path: account.to_owned(),
+        source,
+    };
+    let operator = PublicKey::parse(&config.trust.operator).map_err(|error| wrong(error.into()))?;
+    Trust::new(operator, read("the account's token", account)?.trim()).map_err(wrong)
 }
 
 fn options(config: &Config, signer: &Signer) -> Result<Options, AssembleError> {
@@ -369,7 +375,7 @@ pub fn secret(signer: &Signer) -> Secret {
     })
 }
 
-fn read(what: &'static str, path: &Path) -> Result<String, AssembleError> {
+pub(crate) fn read(what: &'static str, path: &Path) -> Result<String, AssembleError> {
     std::fs::read_to_string(path).map_err(|source| AssembleError::Read {
         what,
         path: path.to_owned(),

@@ -1,24 +1,24 @@
 //! Central services that this host offers besides being a node. Each has credentials and a connection of its own, because a service may
 //! ask, and a node may not.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::System;
-use muster_api::wire::token::Trust;
-use muster_bus::{Options as Connection, Server};
+use muster_bus::{Bus, Options as Connection, Server};
 use muster_client::{Client, Window};
 use muster_provisioner::plan::Plan;
-use muster_provisioner::{Desk, Service};
+use muster_provisioner::{Desk, KeptRoll, Newcomers, NewcomersOptions, Service};
+use muster_wire::enrol::{Enroller, Offer, Parts};
 use muster_wire::sign::Signer;
 use muster_wire::subject;
+use muster_wire::token::{KeyPair, Trust};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents;
 use crate::assemble::{self, AssembleError};
-use crate::config::Config;
+use crate::config::{Config, check_secret_file};
 
 /// How long services may take to leave.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -43,7 +43,11 @@ pub(crate) fn inspect(config: &Config) -> Result<(), AssembleError> {
     let options = agents::provisioner_options(config)?;
     if options.enabled {
         Plan::read(&options).map_err(|error| AssembleError::Service(error.into()))?;
-        signer(&options.credentials)?;
+        assemble::signer_of(&options.credentials)?;
+        if let Some(door) = &options.newcomers {
+            assemble::signer_of(&door.credentials)?;
+            node_key(door)?;
+        }
     }
     Ok(())
 }
@@ -60,20 +64,60 @@ pub(crate) async fn start(
     if !options.enabled {
         return Ok(Services::default());
     }
-    let signer = signer(&options.credentials)?;
+    let signer = assemble::signer_of(&options.credentials)?;
     let bus = connection(config, &signer)?.connect().await?;
     desk.connect(bus.clone());
     let Some(collective) = config.collectives.first().cloned() else {
         return Ok(Services::default());
     };
+    let trust_of_fleet = trust.clone();
     let client = Client::new(bus.clone(), signer, trust, collective, Window::default());
     let host = config.identity.clone();
-    let service = Service::new(host, bus, client, options, system)?;
+    let door = match &options.newcomers {
+        Some(door) => Some(newcomers(config, door, &bus, trust_of_fleet).await?),
+        None => None,
+    };
+    let mut service = Service::new(host, bus, client, options, system)?;
+    if let Some(door) = door {
+        service = service.with_newcomers(door);
+    }
     Ok(Services(vec![tokio::spawn(service.serve(stop))]))
 }
 
-fn signer(path: &Path) -> Result<Signer, AssembleError> {
-    assemble::signer_of(path)
+/// The door for newcomers, in their own account.
+async fn newcomers(
+    config: &Config,
+    door: &NewcomersOptions,
+    fleet_bus: &Bus,
+    fleet: Trust,
+) -> Result<Newcomers, AssembleError> {
+    let service = assemble::signer_of(&door.credentials)?;
+    let bus = connection(config, &service)?.connect().await?;
+    let enroller = Enroller::new(Parts {
+        newcomers: assemble::trust_in(config, &door.account)?,
+        fleet,
+        service,
+        node_role: node_key(door)?,
+        offer: Offer {
+            collectives: config.collectives.clone(),
+            urls: config.broker.urls.clone(),
+            lifetime: door.lifetime,
+            provisioning: true,
+        },
+        roll: KeptRoll::new(fleet_bus.clone()),
+    })
+    .map_err(AssembleError::Enrol)?;
+    Ok(Newcomers::new(bus, enroller))
+}
+
+/// The key that signs nodes: whoever has it can make any node.
+fn node_key(door: &NewcomersOptions) -> Result<KeyPair, AssembleError> {
+    check_secret_file(&door.node_key)?;
+    let seed = assemble::read("the key that signs nodes", &door.node_key)?;
+    KeyPair::from_seed(seed.trim()).map_err(|source| AssembleError::Trust {
+        path: door.node_key.clone(),
+        source: source.into(),
+    })
 }
 
 /// How a service connects: to the same broker as the node, under its own name.

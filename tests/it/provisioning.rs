@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use muster_api::system::real::RealSystem;
 use muster_client::{Client, Window};
-use muster_provisioner::store::Store;
 use muster_provisioner::record::{Record, State};
+use muster_provisioner::store::Store;
 use muster_provisioner::{Options, Service};
 use muster_tests::await_answer;
 use muster_tests::fleet::{Blueprint, TestNode};
@@ -226,7 +226,14 @@ async fn machines_become_nodes_of_the_master_that_is_near() {
         Some("puppet-c.example.net")
     );
     let signatures = [here, there, later].map(|authority| authority.certificates().signatures);
-    assert_eq!(signatures.iter().flatten().map(|(_, times)| times).sum::<usize>(), 3);
+    assert_eq!(
+        signatures
+            .iter()
+            .flatten()
+            .map(|(_, times)| times)
+            .sum::<usize>(),
+        3
+    );
     assert_eq!(
         world.hook.nodes("done"),
         ["web1.example.net", "web2.example.net", "web3.example.net"]
@@ -246,17 +253,25 @@ async fn a_request_that_the_node_did_not_make_is_not_signed() {
     let _service = world.service("prov1.example.net", options).await;
     world
         .until("it waits for its request", |record| {
-            record.error.as_deref().is_some_and(|error| error.contains("not yet"))
+            record
+                .error
+                .as_deref()
+                .is_some_and(|error| error.contains("not yet"))
         })
         .await;
     authority.swap_request("web1.example.net");
     machine.fault("request_certificate", None);
     let failed = world
-        .until("it fails", |record| record.state == State::Failed && record.settled)
+        .until("it fails", |record| {
+            record.state == State::Failed && record.settled
+        })
         .await;
     let record = &failed["web1.example.net"];
     let error = record.error.as_deref().unwrap();
-    assert!(error.contains("is not the one that the node has named"), "{error}");
+    assert!(
+        error.contains("is not the one that the node has named"),
+        "{error}"
+    );
     assert!(authority.certificates().signed.is_empty());
     assert!(!machine.disk().locked, "the machine was given back");
     assert_eq!(world.hook.nodes("failed"), ["web1.example.net"]);
@@ -269,7 +284,9 @@ async fn one_that_fails_stops_nobody_and_can_be_tried_again() {
     let mut world = World::new().await;
     let authority = world.master("puppet-a.example.net", "a").await;
     for number in 0..20 {
-        world.newcomer(&format!("web{number}.example.net"), "a").await;
+        world
+            .newcomer(&format!("web{number}.example.net"), "a")
+            .await;
     }
     let bad = Arc::clone(&world.newcomers["web7.example.net"].machine);
     bad.fault("run_puppet", Some("the catalog does not compile"));
@@ -287,8 +304,19 @@ async fn one_that_fails_stops_nobody_and_can_be_tried_again() {
     assert_eq!(failed, ["web7.example.net"]);
     let record = &known["web7.example.net"];
     assert!(record.compensated);
-    assert!(record.error.as_deref().unwrap().contains("does not compile"));
-    assert!(!authority.certificates().signed.contains_key("web7.example.net"));
+    assert!(
+        record
+            .error
+            .as_deref()
+            .unwrap()
+            .contains("does not compile")
+    );
+    assert!(
+        !authority
+            .certificates()
+            .signed
+            .contains_key("web7.example.net")
+    );
     assert_eq!(world.hook.nodes("failed"), ["web7.example.net"]);
     assert_eq!(world.hook.nodes("done").len(), 19);
 
@@ -299,7 +327,12 @@ async fn one_that_fails_stops_nobody_and_can_be_tried_again() {
     let retried = store.edit(&node, |record| Ok(record.retry(&anna, muster_tests::now())));
     retried.await.unwrap();
     world.all_done().await;
-    assert!(authority.certificates().signed.contains_key("web7.example.net"));
+    assert!(
+        authority
+            .certificates()
+            .signed
+            .contains_key("web7.example.net")
+    );
     assert_eq!(world.hook.nodes("done").len(), 20);
 }
 
@@ -346,7 +379,13 @@ async fn caller(world: &World) -> Client {
     let signer = world.organisation.caller("anna");
     let bus = connect(world.server(), &signer).await;
     let collective = world.organisation.collective().clone();
-    Client::new(bus, signer, world.organisation.trust(), collective, Window::default())
+    Client::new(
+        bus,
+        signer,
+        world.organisation.trust(),
+        collective,
+        Window::default(),
+    )
 }
 
 async fn ask(client: &Client, node: &str, agent: &str, action: &str) {
@@ -361,7 +400,9 @@ async fn ask(client: &Client, node: &str, agent: &str, action: &str) {
 /// signed twice, nobody is told twice, and a new leader is there within the time that is promised.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_kills_lose_nothing_and_do_nothing_twice() {
-    let seed = std::env::var("PROVISION_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = std::env::var("PROVISION_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(rand::random::<u64>);
     let mut random = StdRng::seed_from_u64(seed);
     let mut kills = 0;
@@ -371,7 +412,9 @@ async fn a_hundred_kills_lose_nothing_and_do_nothing_twice() {
         let mut world = World::new().await;
         let authority = world.master("puppet-a.example.net", "a").await;
         for number in 0..8 {
-            world.newcomer(&format!("web{number}.example.net"), "a").await;
+            world
+                .newcomer(&format!("web{number}.example.net"), "a")
+                .await;
         }
         let mut options = world.options();
         // A killed daemon or broker is no failure of the node; it is tried until it is back.
@@ -412,11 +455,18 @@ async fn a_hundred_kills_lose_nothing_and_do_nothing_twice() {
         );
         assert!(certificates.revoked.is_empty(), "seed {seed}");
         let told = world.hook.nodes("done");
-        assert_eq!(told, done.keys().cloned().collect::<Vec<_>>(), "seed {seed}");
+        assert_eq!(
+            told,
+            done.keys().cloned().collect::<Vec<_>>(),
+            "seed {seed}"
+        );
         for newcomer in world.newcomers.values() {
             let disk = newcomer.machine.disk();
             assert!(disk.released, "seed {seed}: {disk:?}");
-            assert!(disk.runs.contains(&"production".to_owned()), "seed {seed}: {disk:?}");
+            assert!(
+                disk.runs.contains(&"production".to_owned()),
+                "seed {seed}: {disk:?}"
+            );
         }
     }
 }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-
 use muster_api::{ActionError, Agent, Answer, Context, Handler, ddl};
 use serde_json::{Map, Value, json};
 
@@ -38,7 +37,8 @@ impl Authority {
         let mut all = self.lock();
         all.serial += 1;
         let serial = all.serial;
-        all.signed.insert(name.to_owned(), (serial, "OLD".to_owned()));
+        all.signed
+            .insert(name.to_owned(), (serial, "OLD".to_owned()));
         serial
     }
 

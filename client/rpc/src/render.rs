@@ -33,6 +33,7 @@ pub mod printable;
 pub mod progress;
 pub mod proposal;
 pub mod puppet;
+pub mod provision;
 pub mod ranges;
 pub mod reply_values;
 pub mod request;

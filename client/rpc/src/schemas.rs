@@ -31,6 +31,7 @@ macro_rules! published {
 
 /// All of them.
 pub const PUBLISHED: [Published; 29] = [
+pub const PUBLISHED: [Published; 24] = [
     published!(
         "muster.request.v1",
         "rpc do -j, rpc listen -j, rpc cancel -j"
@@ -66,6 +67,7 @@ pub const PUBLISHED: [Published; 29] = [
         "muster.puppet.runs.lines.v1",
         "each line of rpc puppet runonce --jsonl, rpc puppet runall --jsonl"
     ),
+    published!("muster.provision.v1", "rpc provision status -j"),
     published!("muster.plugins.v1", "rpc plugin list -j"),
     published!("muster.plugin.check.v1", "rpc plugin check -j"),
     published!("muster.policy.check.v1", "rpc policy check -j"),

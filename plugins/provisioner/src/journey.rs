@@ -6,6 +6,7 @@ use muster_api::wire::identity::Identity;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::enrol;
 use crate::notify::{self, message};
 use crate::options::Occasion;
 use crate::plan::{Builtin, Plan, Step, StepName, Work};
@@ -171,6 +172,9 @@ impl Journey {
                 true
             });
             let (record, _) = edited.await.map_err(kept)?;
+            enrol::release(self.store.bucket(), &self.node)
+                .await
+                .map_err(|error| StepError::passing(error.to_string()))?;
             self.tell(Occasion::Retired, &record).await
         };
         match retired.await {

@@ -10,6 +10,7 @@
 
 mod actions;
 mod desk;
+mod enrol;
 pub mod fleet;
 mod helper;
 pub mod journey;
@@ -28,6 +29,7 @@ pub mod work;
 use muster_api::{Agent, AgentError, ddl};
 
 pub use desk::Desk;
+pub use enrol::{KeptRoll, Newcomers, NewcomersOptions};
 pub use options::{AgentStep, Channel, Helper, Occasion, On, Options, StepOptions, Target};
 pub use service::{Service, ServiceError};
 

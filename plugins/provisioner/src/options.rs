@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::enrol::NewcomersOptions;
 use crate::plan::StepName;
 
 /// How this host provisions, if it does.
@@ -16,6 +17,8 @@ pub struct Options {
     pub enabled: bool,
     /// Credentials of a service of the fleet.
     pub credentials: PathBuf,
+    /// What it takes to enrol newcomers; without it only nodes that have credentials already are provisioned.
+    pub newcomers: Option<NewcomersOptions>,
     /// Facts by which a node's master is chosen: the first that any master shares with the node decides.
     pub criteria: Vec<String>,
     /// Which masters there are, as `-W` takes it; those that offer `puppetca` when empty.
@@ -49,6 +52,7 @@ impl Default for Options {
         Self {
             enabled: false,
             credentials: PathBuf::from("/etc/muster/provisioner/service.creds"),
+            newcomers: None,
             criteria: vec!["cloud.region".to_owned(), "country".to_owned()],
             masters: String::new(),
             address_fact: "networking.ip".to_owned(),

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::enrol::Newcomers;
 use crate::fleet::{Fleet, MastersError};
 use crate::journey::Journey;
 use crate::leader;
@@ -48,6 +49,7 @@ pub struct Service {
     options: Arc<Options>,
     plan: Arc<Plan>,
     worker: Worker,
+    newcomers: Option<Newcomers>,
 }
 
 impl Service {
@@ -72,7 +74,15 @@ impl Service {
                 system,
             },
             options,
+            newcomers: None,
         })
+    }
+
+    /// Opens the door for newcomers, too.
+    #[must_use]
+    pub fn with_newcomers(mut self, newcomers: Newcomers) -> Self {
+        self.newcomers = Some(newcomers);
+        self
     }
 
     /// Works until `stop`; what the broker does not do is tried again.
@@ -100,15 +110,22 @@ impl Service {
         tracing::info!(epoch = lead.epoch, "leads the provisioning");
         let mut reign = Reign {
             service: self,
-            store,
+            store: store.clone(),
             epoch: lead.epoch,
             known: BTreeMap::new(),
             due: BTreeSet::new(),
             busy: HashSet::new(),
             tasks: JoinSet::new(),
         };
+        let door = async {
+            match &self.newcomers {
+                Some(newcomers) => newcomers.receive(&store).await,
+                None => std::future::pending().await,
+            }
+        };
         let ended = tokio::select! {
             ended = reign.work() => ended,
+            ended = door => ended,
             () = lead.lost.cancelled() => Ok(()),
             () = stop.cancelled() => Ok(()),
         };

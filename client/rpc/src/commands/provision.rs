@@ -1,7 +1,10 @@
 //! `rpc provision`: brings new machines in. What is done with the organisation's files is here; the service that lets machines in
 //! is asked by the other commands.
 
+mod service;
+mod status;
 mod token;
+mod wish;
 
 use crate::cli::provision::Provision;
 use crate::commands::context::Context;
@@ -16,5 +19,11 @@ pub async fn run(command: Provision, cx: Context<'_>) -> Result<Exit, Error> {
             let organisation = find(&args.place, cx.environment)?;
             token::run(args, organisation, cx.printer).await
         }
+        Provision::Status(args) => status::run(args, cx).await,
+        Provision::Watch(args) => status::watch(&args, cx).await,
+        Provision::Retry(args) => wish::run("retry", &args.nodes, cx).await,
+        Provision::Pause(args) => wish::run("pause", &args.nodes, cx).await,
+        Provision::Resume(args) => wish::run("resume", &args.nodes, cx).await,
+        Provision::Retire(args) => wish::retire(&args, cx).await,
     }
 }

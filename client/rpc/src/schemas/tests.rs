@@ -44,6 +44,7 @@ fn made(name: &str) -> Value {
         "muster.job.v1" => of::<render::job::JobDocument<'_>>(),
         "muster.job.diff.v1" => of::<render::job::DiffDocument<'_>>(),
         "muster.doctor.v1" => of::<render::doctor::Document<'_>>(),
+        "muster.provision.v1" => of::<render::provision::Document<'_>>(),
         "muster.plugins.v1" => of::<render::plugins::Document<'_>>(),
         "muster.plugin.check.v1" => of::<render::ddl_check::Document<'_>>(),
         "muster.policy.check.v1" => of::<render::policy::Check<'_>>(),

@@ -1,0 +1,269 @@
+//! Where new nodes stand: a table, a history, a line for each change, a document.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::grid::{Cell, grid};
+use super::page::Page;
+use super::printable::line;
+use super::span::span;
+use crate::report::Reply;
+
+/// What one host of the service knows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Standing {
+    /// The host that leads; empty when none does.
+    leader: String,
+    /// How many nodes stand where.
+    counts: Map<String, Value>,
+    /// The nodes, by name.
+    nodes: Vec<Node>,
+    /// How many more there are.
+    more: u64,
+}
+
+/// One node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+struct Node {
+    node: String,
+    /// `working`, `failed`, `done`, `retiring` or `retired`.
+    state: String,
+    /// The step that is under way or comes next; empty when there is none.
+    step: String,
+    /// Which try it is.
+    attempt: u64,
+    /// Steps that were done.
+    done: Vec<String>,
+    paused: bool,
+    /// Why it failed, or was deferred.
+    error: String,
+    master: String,
+    /// Serial number of its certificate.
+    serial: String,
+    /// When it was first seen, in milliseconds since 1970.
+    since: u64,
+    /// When it changed last, in milliseconds since 1970.
+    changed: u64,
+    history: Vec<Entry>,
+}
+
+/// Something that happened to a node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+struct Entry {
+    /// When, in milliseconds since 1970.
+    at: u64,
+    step: String,
+    /// `began`, `done`, `failed`, `deferred` or `asked`.
+    what: String,
+    words: String,
+}
+
+impl Standing {
+    /// What a host has answered; what is missing is empty.
+    pub fn read(reply: &Reply) -> Self {
+        serde_json::from_value(Value::Object(reply.data.clone())).unwrap_or_default()
+    }
+
+    /// Whether any node that is shown has failed.
+    pub fn has_failed(&self) -> bool {
+        self.nodes.iter().any(|node| node.state == "failed")
+    }
+
+    /// Whether no node that is shown is on its way.
+    pub fn is_settled(&self) -> bool {
+        let moves = |node: &Node| !node.paused && matches!(&*node.state, "working" | "retiring");
+        self.more == 0 && !self.nodes.iter().any(moves)
+    }
+}
+
+/// The table for people, with a line that sums up.
+pub fn table(standing: &Standing, width: usize) -> String {
+    let heading = ["NODE", "STATE", "STEP", "DONE", "TIME", "MASTER", "ERROR"].map(str::to_owned);
+    let rows: Vec<Vec<Cell>> = standing.nodes.iter().map(row).collect();
+    let mut page = Page::default();
+    if !rows.is_empty() {
+        page.add(grid(&heading, &rows, width, Some(2)).text);
+        page.gap();
+    }
+    let counts: Vec<String> = standing
+        .counts
+        .iter()
+        .map(|(state, count)| format!("{count} {state}"))
+        .collect();
+    let counts = if counts.is_empty() {
+        "no nodes".to_owned()
+    } else {
+        counts.join(", ")
+    };
+    let leader = match &*standing.leader {
+        "" => "nobody leads".to_owned(),
+        leader => format!("{} leads", line(leader)),
+    };
+    page.line(format_args!("{counts}; {leader}"));
+    if standing.more > 0 {
+        page.line(format_args!("and {} more", standing.more));
+    }
+    page.text()
+}
+
+fn row(node: &Node) -> Vec<Cell> {
+    let name = line(&node.node).into_owned();
+    let first = if node.state == "failed" {
+        Cell::bad(name)
+    } else {
+        Cell::plain(name)
+    };
+    let state = if node.paused { "paused" } else { &node.state };
+    let step = match node.attempt {
+        0 | 1 => node.step.clone(),
+        attempt => format!("{} ({attempt}.)", node.step),
+    };
+    let took = std::time::Duration::from_millis(node.changed.saturating_sub(node.since));
+    let rest = [
+        state.to_owned(),
+        step,
+        node.done.len().to_string(),
+        span(took),
+        node.master.clone(),
+        node.error.clone(),
+    ];
+    let rest = rest.iter().map(|text| Cell::plain(line(text).into_owned()));
+    std::iter::once(first).chain(rest).collect()
+}
+
+/// What happened to each node, the oldest first.
+pub fn history(standing: &Standing) -> String {
+    let mut page = Page::default();
+    for node in &standing.nodes {
+        page.gap();
+        for entry in &node.history {
+            let at = clock(entry.at);
+            let (step, what) = (line(&entry.step), line(&entry.what));
+            let words = line(&entry.words);
+            page.line(
+                format_args!("{at}  {step:<20} {what:<9} {words}")
+                    .to_string()
+                    .trim_end(),
+            );
+        }
+    }
+    page.text()
+}
+
+/// What is other than before, a line for each node.
+pub fn changes(before: Option<&Standing>, now: &Standing) -> Vec<String> {
+    let known = |name: &str| before?.nodes.iter().find(|node| node.node == name);
+    let told = |node: &Node| {
+        (
+            node.state.clone(),
+            node.step.clone(),
+            node.done.len(),
+            node.attempt,
+        )
+    };
+    let news = |node: &&Node| known(&node.node).is_none_or(|old| told(old) != told(node));
+    let say = |node: &Node| {
+        let what = match (&*node.step, &*node.error) {
+            ("", _) => node
+                .done
+                .last()
+                .map_or(String::new(), |step| format!("after {step}")),
+            (step, "") => format!("at {step}"),
+            (step, error) => format!("at {step}: {error}"),
+        };
+        let at = clock(node.changed);
+        let (name, state) = (line(&node.node), line(&node.state));
+        format!("{at}  {name}  {state}  {}", line(&what))
+            .trim_end()
+            .to_owned()
+    };
+    now.nodes.iter().filter(news).map(say).collect()
+}
+
+fn clock(millis: u64) -> String {
+    crate::clock::written(millis / 1000)
+}
+
+/// The document for programs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Document<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    standing: &'a Standing,
+}
+
+impl<'a> Document<'a> {
+    /// The document of this.
+    pub fn new(standing: &'a Standing) -> Self {
+        Self {
+            schema: "muster.provision.v1",
+            standing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Standing, changes, history, table};
+    use crate::render::WIDTH;
+    use crate::render::fixtures::{plain, reply};
+
+    fn standing(nodes: &Value) -> Standing {
+        let data = json!({
+            "leader": "prov1.example.net", "counts": {"working": 1, "failed": 1, "done": 1}, "nodes": nodes, "more": 0,
+        });
+        Standing::read(&reply("prov1.example.net", 0, "OK", data))
+    }
+
+    fn nodes() -> Value {
+        json!([
+            {"node": "web1.example.net", "state": "done", "step": "", "attempt": 0, "done": ["lock", "place"], "paused": false,
+             "error": "", "master": "puppet-a.example.net", "serial": "0A", "since": 1_790_000_000_000_u64, "changed": 1_790_000_041_000_u64,
+             "history": [{"at": 1_790_000_000_000_u64, "step": "lock", "what": "began", "words": ""}]},
+            {"node": "web2.example.net", "state": "failed", "step": "final_run", "attempt": 5, "done": ["lock"], "paused": false,
+             "error": "final_run: provision.run_puppet on web2.example.net: the catalog does not compile \u{1b}[31m", "master": "puppet-a.example.net",
+             "since": 1_790_000_000_000_u64, "changed": 1_790_000_100_000_u64},
+            {"node": "web3.example.net", "state": "working", "step": "bootstrap", "attempt": 1, "done": [], "since": 1_790_000_000_000_u64,
+             "changed": 1_790_000_002_000_u64},
+        ])
+    }
+
+    #[test]
+    fn nodes_stand_in_a_table() {
+        let standing = standing(&nodes());
+        assert!(standing.has_failed() && !standing.is_settled());
+        insta::assert_snapshot!("standing", plain(&table(&standing, WIDTH)));
+        insta::assert_snapshot!("history", plain(&history(&standing)));
+    }
+
+    #[test]
+    fn only_what_is_new_is_told() {
+        let first = standing(&nodes());
+        assert_eq!(changes(None, &first).len(), 3);
+        assert!(changes(Some(&first), &first).is_empty());
+        let mut later = nodes();
+        later[2]["step"] = json!("final_run");
+        let told = changes(Some(&first), &standing(&later));
+        assert_eq!(
+            told,
+            ["2026-09-21 14:13:22Z  web3.example.net  working  at final_run"]
+        );
+    }
+
+    #[test]
+    fn an_answer_of_another_version_is_read_as_far_as_it_goes() {
+        assert_eq!(
+            Standing::read(&reply("prov1", 0, "OK", json!({"nodes": 3}))),
+            Standing::default()
+        );
+    }
+}
