@@ -48,6 +48,7 @@ bench: tools ## a signed ping over 1,000 and 10,000 nodes beside its floors; cat
 	cargo build --release --locked --bin rpcd
 	cargo run --release --locked --package muster-tests --bin load -- engine
 	cargo run --release --locked --package muster-tests --bin load -- permits
+	cargo run --release --locked --package muster-tests --bin load -- provision
 	cargo run --release --locked --package muster-tests --bin load -- bench
 
 fuzz: ## each decoder for a minute (needs nightly and cargo-fuzz)

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A newcomer: a machine that outlives its daemons.
 struct Newcomer {
@@ -74,10 +74,7 @@ impl World {
 
     /// A machine that wants to be a node.
     async fn newcomer(&mut self, name: &str, region: &str) -> Arc<Machine> {
-        let machine = Arc::new(Machine {
-            run: Duration::from_millis(20),
-            ..Machine::default()
-        });
+        let machine = Machine::new(Duration::from_millis(20));
         let newcomer = Newcomer {
             name: name.to_owned(),
             machine: Arc::clone(&machine),

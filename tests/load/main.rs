@@ -27,6 +27,7 @@ mod floor;
 mod machine;
 mod measure;
 mod permits;
+mod provision;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -59,6 +60,8 @@ enum Command {
     Engine(engine::Engine),
     /// Simulated runs under permits: whether the cap holds, and how close to the least possible time they take
     Permits(permits::Permits),
+    /// Newcomers that become nodes, with a simulated Puppet
+    Provision(provision::Provision),
     /// One side of the comparison, told by its parent on stdin what to measure
     #[command(hide = true)]
     Worker {
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => run(&bench, most),
         Command::Engine(wanted) => engine::bench(&wanted),
         Command::Permits(wanted) => permits::bench(&wanted),
+        Command::Provision(wanted) => provision::bench(&wanted),
         Command::Worker { side, nodes } => worker::serve(side, nodes),
     }
     ExitCode::SUCCESS

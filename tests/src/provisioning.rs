@@ -38,7 +38,7 @@ impl Authority {
         all.serial += 1;
         let serial = all.serial;
         all.signed
-            .insert(name.to_owned(), (serial, "OLD".to_owned()));
+            .insert(name.to_owned(), (serial, fingerprint("an old request")));
         serial
     }
 
@@ -46,7 +46,7 @@ impl Authority {
     pub fn swap_request(&self, name: &str) {
         self.lock()
             .requests
-            .insert(name.to_owned(), "SOMEBODY:ELSE".to_owned());
+            .insert(name.to_owned(), fingerprint("somebody else"));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Certificates> {
@@ -58,9 +58,9 @@ impl Authority {
 #[derive(Debug, Default)]
 pub struct Machine {
     /// How long each run of Puppet takes.
-    pub run: Duration,
+    run: Duration,
     /// What each action fails with, by name, for as long as it stands here.
-    pub faults: Mutex<BTreeMap<String, String>>,
+    faults: Mutex<BTreeMap<String, String>>,
     state: Mutex<Disk>,
 }
 
@@ -88,6 +88,14 @@ pub struct Disk {
 }
 
 impl Machine {
+    /// A machine whose runs of Puppet take so long.
+    pub fn new(run: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            run,
+            ..Self::default()
+        })
+    }
+
     /// What stands on its disk.
     pub fn disk(&self) -> Disk {
         self.lock().clone()
@@ -134,6 +142,7 @@ fn build(name: &str, handler: impl Fn(&str) -> Arc<dyn Handler>) -> Agent {
     let builder = Agent::builder(text).unwrap();
     declared
         .actions()
+        .iter()
         .fold(builder, |builder, action| {
             builder.handler(action.name(), handler(action.name()))
         })
@@ -204,7 +213,7 @@ impl Provision {
         let authority = self.masters.get(&host);
         let authority = authority.ok_or_else(|| ActionError::failed("no master is known"))?;
         // The key is the machine's, so its request is always the same.
-        let fingerprint = format!("REQUEST:{node}");
+        let fingerprint = fingerprint(&format!("request of {node}"));
         authority
             .lock()
             .requests
@@ -212,7 +221,7 @@ impl Provision {
             .or_insert_with(|| fingerprint.clone());
         Ok(json!({
             "state": "submitted", "certname": node, "fingerprint": fingerprint,
-            "public_key": format!("KEY:{node}"), "csr": "", "output": "",
+            "public_key": self::fingerprint(&format!("key of {node}")), "csr": "", "output": "",
         }))
     }
 
@@ -291,7 +300,7 @@ impl PuppetCa {
         let answer = |serial: u64, changed: bool, fingerprint: &str| {
             json!({
                 "changed": changed, "message": if changed { "signed" } else { "already signed" }, "certname": name,
-                "fingerprint": fingerprint, "public_key": format!("KEY:{name}"), "serial": format!("{serial:04X}"), "not_after": 0,
+                "fingerprint": fingerprint, "public_key": self::fingerprint(&format!("key of {name}")), "serial": format!("{serial:04X}"), "not_after": 0,
             })
         };
         if let Some((serial, fingerprint)) = all.signed.get(name).cloned() {
@@ -315,4 +324,15 @@ impl PuppetCa {
         all.signed.insert(name.to_owned(), (serial, found.clone()));
         Ok(answer(serial, true, &found))
     }
+}
+
+/// What looks like a digest, of a text.
+fn fingerprint(text: &str) -> String {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let part = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, text).hash(&mut hasher);
+        format!("{:016X}", hasher.finish())
+    };
+    (0..4).map(part).collect()
 }

@@ -44,13 +44,17 @@ pub struct MastersError {
 impl Fleet {
     /// A fleet that this client asks.
     pub fn new(client: Client, options: &Options) -> Result<Self, MastersError> {
-        let filter = Filter::default()
-            .with_words(&options.masters)
-            .and_then(|filter| filter.with_agent("puppetca"))
-            .map_err(|source| MastersError {
-                text: options.masters.clone(),
-                source,
-            })?;
+        let words = options.masters.trim();
+        let filter = Filter::default().with_agent("puppetca");
+        let filter = if words.is_empty() {
+            filter
+        } else {
+            filter.and_then(|filter| filter.with_words(words))
+        };
+        let filter = filter.map_err(|source| MastersError {
+            text: words.to_owned(),
+            source,
+        })?;
         Ok(Self {
             client,
             filter,
@@ -102,11 +106,20 @@ impl Fleet {
         Ok(values(&mut answer))
     }
 
-    /// The masters that there are now. One that started a moment ago is among them.
+    /// The masters that there were a moment ago.
     pub async fn masters(&self) -> Result<Vec<Master>, StepError> {
+        self.masters_within(FRESH).await
+    }
+
+    /// The masters that there are now.
+    pub async fn masters_now(&self) -> Result<Vec<Master>, StepError> {
+        self.masters_within(Duration::ZERO).await
+    }
+
+    async fn masters_within(&self, age: Duration) -> Result<Vec<Master>, StepError> {
         let mut known = self.masters.lock().await;
         if let Some((at, masters)) = &*known
-            && at.elapsed() < FRESH
+            && at.elapsed() < age
             && !masters.is_empty()
         {
             return Ok(masters.clone());

@@ -156,9 +156,8 @@ fn ten() -> u64 {
     10
 }
 
-/// Who is told, and how.
+/// Who is told, and how. Keys that are neither its own nor its channel's are refused by the channel.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Target {
     /// A name of its own, by which it is remembered who was told.
     pub name: String,
@@ -195,7 +194,7 @@ impl Occasion {
 
 /// A way to tell somebody.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Channel {
     /// A document, posted to a URL.
     Webhook {

@@ -120,8 +120,32 @@ fn what_cannot_be_done_in_that_order_is_refused() {
         refused(json!([{ "name": "sign" }, { "name": "sign", "enabled": false }])),
         PlanError::Twice(name("sign"))
     );
-    let unknown_key = serde_json::from_value::<Options>(json!({ "stepps": [] }));
-    assert!(unknown_key.is_err());
+    let read =
+        |value: Value| serde_json::from_value::<Options>(value).map_err(|error| error.to_string());
+    let hook = |more: Value| {
+        let mut target = json!({ "name": "hook", "kind": "webhook", "url": "https://example.net", "events": ["failed"] });
+        target
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        json!({ "notify": [target] })
+    };
+    assert!(
+        read(json!({ "stepps": [] }))
+            .unwrap_err()
+            .contains("stepps")
+    );
+    assert!(
+        read(hook(json!({ "urll": 1 })))
+            .unwrap_err()
+            .contains("urll")
+    );
+    assert!(
+        read(hook(json!({ "kind": "pigeon" })))
+            .unwrap_err()
+            .contains("pigeon")
+    );
+    assert_eq!(read(hook(json!({}))).unwrap().notify.len(), 1);
 }
 
 fn master(name: &str, facts: Value) -> Master {
@@ -301,4 +325,56 @@ proptest! {
         }
         prop_assert_eq!(record.done.len(), plan.steps().len());
     }
+}
+
+/// A9.10: what a helper says, and what is made of one that says nothing of use.
+#[tokio::test]
+async fn a_helper_finds_out_defers_or_fails() {
+    use crate::options::Helper;
+    use crate::record::Trouble;
+    use muster_api::system::real::RealSystem;
+    use std::sync::Arc;
+
+    let record = Record::new(identity("web1.example.net"), Uuid::nil(), 0);
+    let ask = async |script: &str, timeout: u64| {
+        let helper = Helper {
+            command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
+            timeout,
+        };
+        let system = Arc::new(RealSystem::new("/".into()));
+        crate::helper::run(system, &helper, &record).await
+    };
+    let found = ask(
+        r#"read -r record; case $record in *web1.example.net*) echo '{"rack": 7, "msg": "x"}';; esac"#,
+        10,
+    );
+    assert_eq!(Value::Object(found.await.unwrap()), json!({ "rack": 7 }));
+
+    for (script, trouble, words) in [
+        (
+            r#"echo '{"defer": true, "msg": "no quota yet"}'"#,
+            Trouble::Defer,
+            "no quota yet",
+        ),
+        (r#"echo '{"fail": "not ours"}'"#, Trouble::Final, "not ours"),
+        (
+            "echo nonsense; echo 'bad day' >&2",
+            Trouble::Defer,
+            "bad day",
+        ),
+        ("echo '[]'", Trouble::Defer, "did not print a JSON object"),
+        (
+            "echo 'disk on fire' >&2; exit 3",
+            Trouble::Defer,
+            "ended with 3: disk on fire",
+        ),
+    ] {
+        let error = ask(script, 10).await.unwrap_err();
+        assert_eq!(error.kind, trouble, "{script}");
+        assert!(error.words.contains(words), "{script}: {error}");
+    }
+    let begun = std::time::Instant::now();
+    let error = ask("sleep 60 & sleep 60", 1).await.unwrap_err();
+    assert_eq!(error.kind, Trouble::Defer);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30));
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fleet::Fleet;
 use crate::helper;
-use crate::masters::{Master, choose};
+use crate::masters::{Master, Placement, choose};
 use crate::options::{AgentStep, On, Options};
 use crate::plan::{Builtin, Step, Work};
 use crate::record::{Record, StepError};
@@ -130,25 +130,37 @@ impl Worker {
 
     async fn place(&self, node: &Identity) -> Result<Found, StepError> {
         let (masters, facts) = tokio::try_join!(self.fleet.masters(), self.fleet.facts(node))?;
-        let options = &self.options;
-        let placed = choose(
-            node,
-            &facts,
-            &options.criteria,
-            &masters,
-            options.any_master,
-        )
-        .ok_or_else(|| {
-            let criteria = options.criteria.join(", ");
+        let near = self.nearest(node, &facts, &masters);
+        if let Some(placed) = near.filter(|placed| placed.criterion.is_some()) {
+            return self.placed(&placed);
+        }
+        // No near one is known: one may have started a moment ago.
+        let masters = self.fleet.masters_now().await?;
+        let placed = self.nearest(node, &facts, &masters).ok_or_else(|| {
+            let criteria = self.options.criteria.join(", ");
             StepError::passing(format!(
                 "no master shares any of these facts with the node: {criteria}"
             ))
         })?;
+        self.placed(&placed)
+    }
+
+    fn nearest<'a>(
+        &'a self,
+        node: &Identity,
+        facts: &Found,
+        masters: &'a [Master],
+    ) -> Option<Placement<'a>> {
+        let options = &self.options;
+        choose(node, facts, &options.criteria, masters, options.any_master)
+    }
+
+    fn placed(&self, placed: &Placement<'_>) -> Result<Found, StepError> {
         let Master {
             identity, address, ..
         } = placed.master;
         if address.is_empty() {
-            let fact = &options.address_fact;
+            let fact = &self.options.address_fact;
             return Err(StepError::passing(format!(
                 "the master {identity} has no fact {fact}"
             )));
@@ -163,7 +175,7 @@ impl Worker {
     /// Revokes and removes what any master knows of this name; the serial numbers that were revoked.
     pub async fn clean(&self, node: &Identity) -> Result<Value, StepError> {
         let mut serials = Vec::new();
-        for master in self.fleet.masters().await? {
+        for master in self.fleet.masters_now().await? {
             let data = object(json!({ "certname": node }));
             let answer = self
                 .fleet
