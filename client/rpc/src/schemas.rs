@@ -30,8 +30,7 @@ macro_rules! published {
 }
 
 /// All of them.
-pub const PUBLISHED: [Published; 29] = [
-pub const PUBLISHED: [Published; 24] = [
+pub const PUBLISHED: [Published; 30] = [
     published!(
         "muster.request.v1",
         "rpc do -j, rpc listen -j, rpc cancel -j"

@@ -1,5 +1,4 @@
 //! What commands ask agents, mostly `rpcutil`, for their own purposes: everybody at once, kept nowhere, shown by whoever asks.
-//! What commands ask agents for their own purposes: everybody at once, kept nowhere, shown by whoever asks.
 
 use super::context::Context;
 use crate::ask::{
@@ -15,16 +14,6 @@ pub const AGENT: &str = "rpcutil";
 /// An action of `rpcutil` with these inputs, as they would be typed.
 pub fn plan<'a>(
     schemas: &'a Schemas,
-    action: &str,
-    inputs: &[(&str, &str)],
-) -> Result<Plan<'a>, AskError> {
-    plan_of(schemas, AGENT, action, inputs)
-}
-
-/// The same of another agent.
-pub fn plan_of<'a>(
-    schemas: &'a Schemas,
-    agent: &str,
     action: &str,
     inputs: &[(&str, &str)],
 ) -> Result<Plan<'a>, AskError> {

@@ -53,7 +53,9 @@ impl<'a> Service<'a> {
         action: &str,
         inputs: &[(&str, &str)],
     ) -> Result<Result<Reply, Report>, Error> {
-        let plan = inquiry::plan_of(&self.schemas, AGENT, action, inputs)?;
+        let inputs = inputs.iter();
+        let inputs = inputs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let plan = inquiry::plan_of(&self.schemas, (AGENT, action), inputs.collect())?;
         let progress = Progress::new(self.cx.printer, false);
         let mut silent = Report::nothing(AGENT, action);
         for host in &self.hosts {
