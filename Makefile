@@ -37,8 +37,9 @@ deny: tools ## licences, sources and banned crates
 tools: ## fetch nats-server, cargo-nextest and cargo-deny if they are missing
 	@tools/fetch $(TOOLS)
 
-puppet: ## install Puppet beside us, if we are root and it is missing: the tests of parity ask it
+puppet: ## install Puppet and Puppet Server beside us, if we are root and they are missing: tests ask them
 	@tools/fetch-puppet
+	@tools/fetch-puppetserver
 
 parity: tools puppet ## N random catalogs (200), applied by Puppet and by rpcd
 	cargo build --quiet --locked --bin rpcd

@@ -143,7 +143,7 @@ fn agents(config: &Config, desks: &Desks) -> Result<Vec<Agent>, AssembleError> {
     let provision: muster_provision::Options = plugin(config, "provision")?;
     if provision.is_enabled(&config.paths.state) {
         let state = config.paths.state.clone();
-        agents.push(muster_provision::agent(provision, state)?);
+        agents.push(muster_provision::agent(provision, state, permits.clone())?);
     }
     Ok(agents)
 }

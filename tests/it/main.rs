@@ -5,6 +5,7 @@
 mod approvals;
 mod architecture;
 mod ask;
+mod authority;
 mod bundles;
 mod coverage;
 mod demo;

@@ -17,6 +17,8 @@ pub mod organisation;
 pub mod provisioning;
 pub mod published;
 pub mod puppet;
+pub mod puppet_ca;
+pub mod puppetserver;
 pub mod rpcd;
 pub mod webhook;
 

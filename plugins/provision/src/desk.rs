@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use muster_api::system::command::Cancel;
 use muster_api::{ActionError, Context};
+use muster_permits::Desk as Permits;
 use tokio::time::Instant;
 
 use crate::hold::Hold;
@@ -22,11 +23,14 @@ pub(crate) struct Desk {
     pub(crate) hold: Hold,
     /// Where the resource engine keeps the lock of runs.
     pub(crate) engine: PathBuf,
+    /// Where runs take their permits.
+    pub(crate) permits: Permits,
 }
 
 impl Desk {
-    pub(crate) fn new(options: Options, state: PathBuf) -> Self {
+    pub(crate) fn new(options: Options, state: PathBuf, permits: Permits) -> Self {
         Self {
+            permits,
             options,
             engine: state.join("engine"),
             hold: Hold::new(state),

@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_api::{Agent, AgentError, Data, DataError, ddl};
+use muster_permits::Desk as Permits;
 
 pub use hold::{DISABLED, MARKER};
 pub use options::Options;
@@ -28,9 +29,9 @@ pub use options::Options;
 use desk::Desk;
 
 /// The agent, with every action that its DDL declares. `state` is the daemon's own state directory, in which the lock and the mark of
-/// a node that is done are kept.
-pub fn agent(options: Options, state: PathBuf) -> Result<Agent, AgentError> {
-    let desk = Arc::new(Desk::new(options, state));
+/// a node that is done are kept; `permits` is where runs take theirs, if they need one.
+pub fn agent(options: Options, state: PathBuf, permits: Permits) -> Result<Agent, AgentError> {
+    let desk = Arc::new(Desk::new(options, state, permits));
     Agent::builder(ddl::builtin("provision").unwrap_or_default())?
         .action(actions::Lock(Arc::clone(&desk)))
         .action(actions::Unlock(Arc::clone(&desk)))

@@ -1,5 +1,6 @@
 //! What the operator of a node allows: the table `plugins.provision` of the daemon's configuration.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -28,6 +29,12 @@ pub struct Options {
     pub run_timeout: u64,
     /// Longest time for a request of a certificate, in seconds.
     pub request_timeout: u64,
+    /// How many nodes of the pool may run Puppet at once; runs take no permit when absent.
+    pub limit: Option<NonZeroU32>,
+    /// The pool of permits.
+    pub pool: String,
+    /// How long a run waits for a permit, in seconds.
+    pub permit_wait: u64,
 }
 
 impl Default for Options {
@@ -42,6 +49,9 @@ impl Default for Options {
             daemon_command: Vec::new(),
             run_timeout: 3000,
             request_timeout: 300,
+            limit: None,
+            pool: "puppet".to_owned(),
+            permit_wait: 900,
         }
     }
 }

@@ -22,6 +22,8 @@ pub(crate) enum Class {
     Locked,
     // The certificate is not signed, or is not one.
     NoCertificate,
+    // Too many other nodes run.
+    NoPermit,
     // It was ended from outside.
     Stopped,
     // It took too long.
@@ -153,13 +155,15 @@ fn not_made(evidence: &Evidence<'_>) -> (Class, String) {
     )
 }
 
-/// The first error that Puppet printed, as one line.
+/// The first error that Puppet printed, as one line. Facts that could not be had are none: a run does not fail for them.
 pub(crate) fn reason(text: &str) -> String {
     const LONGEST: usize = 300;
     let error = text.lines().find_map(|line| {
         let line = line.trim_start();
-        line.strip_prefix("Error: ")
-            .or_else(|| line.strip_prefix("Exiting; "))
+        let error = line
+            .strip_prefix("Error: ")
+            .or_else(|| line.starts_with("Couldn't ").then_some(line));
+        error.filter(|error| !error.starts_with("Facter:"))
     });
     let line = error.or_else(|| text.lines().rfind(|line| !line.trim().is_empty()));
     let line = line.unwrap_or("it printed nothing");

@@ -1,5 +1,6 @@
 //! The agent through the doors that the host uses, on scratch machines with a Puppet that is a script.
 
+use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,8 +8,10 @@ use std::sync::Arc;
 use muster_api::ddl::{Ddl, builtin};
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
+use muster_api::wire::identity::Identity;
 use muster_api::wire::status::{Reason, Status};
 use muster_api::{ActionError, Agent};
+use muster_permits::Desk as Permits;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::{Map, Value, json};
 
@@ -52,7 +55,8 @@ impl Machine {
             ..Options::default()
         };
         change(&mut options);
-        let agent = agent(options, path("state")).unwrap();
+        let node = Identity::parse("web1.acme.net").unwrap();
+        let agent = agent(options, path("state"), Permits::new(node)).unwrap();
         Self { directory, agent }
     }
 
@@ -224,6 +228,14 @@ async fn a_run_that_takes_too_long_is_stopped() {
     let error = machine.ask("run_puppet", json!({})).await.unwrap_err();
     assert_eq!(error.data["class"], json!("timeout"));
     assert!(matches!(error.reason, Some(Reason::Timeout { .. })));
+}
+
+#[tokio::test]
+async fn without_a_permit_there_is_no_run() {
+    let machine = Machine::with(&run(0, 0, 0), |options| options.limit = NonZeroU32::new(1));
+    let error = machine.ask("run_puppet", json!({})).await.unwrap_err();
+    assert_eq!(error.data["class"], json!("no_permit"), "{error:?}");
+    assert_eq!(machine.calls(), Vec::<String>::new());
 }
 
 #[tokio::test]

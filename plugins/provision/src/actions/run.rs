@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_api::system::error::chain;
+use muster_api::system::error::{chain, with_causes};
 use muster_api::system::{StateDir, SystemError};
+use muster_api::wire::identity::Name;
 use muster_api::wire::status::Reason;
 use muster_api::{Action, ActionError, Context};
 use muster_engine::lock::{LockError, RunLock};
+use muster_permits::{Ask, Permit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -83,17 +85,59 @@ async fn run(desk: &Arc<Desk>, cx: &Context, input: Input) -> Result<Ran, Action
     if let Some(environment) = &input.environment {
         words.extend(["--environment".to_owned(), environment.clone()]);
     }
-    desk.step(cx, input.fence, move |desk, cx, cancel| {
-        let _lock = match lock(desk) {
-            Ok(lock) => lock,
+    // First the node's own lock, then a place among the nodes, so that nobody waits for us who could run.
+    let lock = desk
+        .step(cx, input.fence, |desk, _, _| match lock(desk) {
+            Ok(lock) => Ok(lock),
             Err(LockError::Running { .. }) => {
-                return Err(refused(Class::Locked, "another run goes on on this node"));
+                Err(refused(Class::Locked, "another run goes on on this node"))
             }
-            Err(error) => return Err(ActionError::failed(chain(&error))),
-        };
+            Err(error) => Err(ActionError::failed(chain(&error))),
+        })
+        .await?;
+    let permit = permit(desk, cx).await?;
+    // Ends with the call, and with the permit.
+    let mut call = cx.clone();
+    call.cancel = cx.cancel.child_token();
+    let work = desk.step(&call, input.fence, move |desk, cx, cancel| {
+        let _lock = lock;
         once(&desk.puppet(cx, cancel, desk.options.run_timeout), &words)
-    })
-    .await
+    });
+    let Some(permit) = permit else {
+        return work.await;
+    };
+    tokio::pin!(work);
+    let lost = tokio::select! {
+        done = &mut work => {
+            permit.release().await;
+            return done;
+        }
+        () = permit.lost().cancelled() => "the run's permit was lost, and the run was stopped",
+    };
+    call.cancel.cancel();
+    let stopped = work.await;
+    permit.release().await;
+    stopped.map_err(|error| refused(Class::Stopped, lost).with_data(error.data))
+}
+
+/// A place among the nodes that may run at once, where the operator wants that.
+async fn permit(desk: &Desk, cx: &Context) -> Result<Option<Permit>, ActionError> {
+    let Some(limit) = desk.options.limit else {
+        return Ok(None);
+    };
+    let pool = Name::parse(&desk.options.pool).map_err(|error| {
+        ActionError::failed(with_causes(
+            "pool in [plugins.provision] is no name",
+            &error,
+        ))
+    })?;
+    let patience = Duration::from_secs(desk.options.permit_wait);
+    let ask = Ask::new(pool, limit, cx.request, patience);
+    cx.progress("waiting for a permit");
+    let entered = desk.permits.enter(ask, &cx.cancel).await;
+    entered
+        .map(Some)
+        .map_err(|error| refused(Class::NoPermit, &chain(&error)))
 }
 
 /// Our own lock of runs. Puppet's is Puppet's to take.

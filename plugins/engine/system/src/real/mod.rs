@@ -5,6 +5,7 @@
 
 mod conversation;
 mod detached;
+mod labels;
 pub(crate) mod lock;
 mod process;
 mod room;
@@ -437,6 +438,9 @@ fn replace(host: &Path, content: &[u8], attributes: &Attributes, safety: Safety)
         .filter(|id| *id != fresh.gid());
     if uid.is_some() || gid.is_some() {
         fchown(new.as_file(), uid, gid)?;
+    }
+    if old.is_some() {
+        labels::carry_over(host, new.as_file())?;
     }
     let mode = attributes
         .mode
