@@ -9,4 +9,4 @@ pub mod document;
 pub mod verify;
 
 pub use document::{Certificate, DocumentError, LARGEST, Request, same};
-pub use verify::{Unfit, verify};
+pub use verify::{Unfit, public_key, verify};

@@ -11,6 +11,8 @@ use rustls::server::WebPkiClientVerifier;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
+use crate::document::sha256;
+
 /// Why a certificate is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
@@ -48,11 +50,7 @@ pub fn verify(
     };
     let (_, parsed) =
         X509Certificate::from_der(own).map_err(|error| Unfit::Certificate(error.to_string()))?;
-    // The parser's own words could quote what it read.
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| Unfit::Key)?;
-    let key = ring::sign::any_supported_type(&key).map_err(|_| Unfit::Key)?;
-    let public = key.public_key().ok_or(Unfit::Key)?;
-    if public.as_ref() != parsed.public_key().raw {
+    if public(key).ok_or(Unfit::Key)? != parsed.public_key().raw {
         return Err(Unfit::OtherKey);
     }
     let mut roots = RootCertStore::empty();
@@ -76,6 +74,18 @@ pub fn verify(
         .verify_client_cert(own, above, UnixTime::since_unix_epoch(now))
         .map_err(|error| Unfit::Untrusted(error.to_string()))?;
     Ok(())
+}
+
+/// SHA-256 of the public key that belongs to a private key in PEM form; `None` when it is none that can be used.
+pub fn public_key(key: &str) -> Option<String> {
+    public(key).map(|key| sha256(&key))
+}
+
+/// The public key, with its algorithm. What is wrong with a key is not told: the words could quote it.
+fn public(key: &str) -> Option<Vec<u8>> {
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).ok()?;
+    let key = ring::sign::any_supported_type(&key).ok()?;
+    Some(key.public_key()?.as_ref().to_vec())
 }
 
 /// Revocation lists that can be used.

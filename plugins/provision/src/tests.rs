@@ -393,7 +393,7 @@ fn request(name: &str) -> (String, KeyPair) {
 
 #[tokio::test]
 async fn a_request_is_told_with_what_proves_whose_it_is() {
-    let (csr, _) = request("web1.acme.net");
+    let (csr, key) = request("web1.acme.net");
     let submitted = "cp $dir/csr $dir/hostcsr; echo Submitted";
     let machine = Machine::new(submitted);
     machine.write("csr", &csr);
@@ -408,13 +408,20 @@ async fn a_request_is_told_with_what_proves_whose_it_is() {
     // The authority has it already: what is on the disk was what was sent.
     let conflict = "echo 'Error: Could not submit certificate request for web1 to https://x due to a conflict on the server'; exit 1";
     machine.write("does", conflict);
-    let again = machine.ask("request_certificate", json!({})).await.unwrap();
-    assert_eq!(again["state"], json!("pending"));
-    assert_eq!(again["fingerprint"], answer["fingerprint"]);
+    machine.write("hostprivkey", &key.serialize_pem());
+    for fresh in [false, true] {
+        let again = machine
+            .ask("request_certificate", json!({ "fresh": fresh }))
+            .await
+            .unwrap();
+        assert_eq!(again["state"], json!("pending"));
+        assert_eq!(again["fingerprint"], answer["fingerprint"]);
+    }
 
-    // It has one that is not ours.
+    // It has one that is not ours: the key on this machine is another one.
+    machine.write("hostprivkey", &request("web1.acme.net").1.serialize_pem());
     let error = machine
-        .ask("request_certificate", json!({"fresh": true}))
+        .ask("request_certificate", json!({}))
         .await
         .unwrap_err();
     assert!(error.message.contains("clean the name"), "{error}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_api::{Action, ActionError, Context};
-use muster_certificate::{Certificate, Request, verify};
+use muster_certificate::{Certificate, Request, public_key, verify};
 use serde::{Deserialize, Serialize};
 
 use super::{Nothing, server};
@@ -11,8 +11,8 @@ use crate::desk::Desk;
 use crate::outcome::reason;
 use crate::puppet::{Places, Puppet, failed, shown};
 
-/// What is forgotten of an earlier authority, by the names of Puppet's settings.
-const EARLIER: [&str; 4] = ["hostcert", "hostcsr", "localcacert", "hostcrl"];
+/// What is forgotten of an earlier authority, by the names of Puppet's settings. The request stays: asking twice must find it.
+const EARLIER: [&str; 3] = ["hostcert", "localcacert", "hostcrl"];
 /// What Puppet says when the authority has something of that name.
 const CONFLICT: &str = "due to a conflict on the server";
 
@@ -182,6 +182,8 @@ fn submit(
         output: shown(&output),
     };
     let path = places.path("hostcsr");
+    let key = puppet.text(&places.path("hostprivkey"))?;
+    let key = key.as_deref().and_then(public_key);
     if let Some(csr) = puppet.text(&path)? {
         let unusable = |problem: String| {
             ActionError::failed(format!(
@@ -196,10 +198,13 @@ fn submit(
                 request.name.escape_debug()
             )));
         }
-        answer.fingerprint = request.fingerprint;
-        answer.public_key = request.public_key;
-        answer.csr = csr;
-        return Ok(answer);
+        // What was sent just now is on the disk. Of what was sent earlier, only a request for this key is ours.
+        if !is_conflict || key.as_ref() == Some(&request.public_key) {
+            answer.fingerprint = request.fingerprint;
+            answer.public_key = request.public_key;
+            answer.csr = csr;
+            return Ok(answer);
+        }
     }
     // An authority that signs by itself has answered with the certificate, and Puppet has removed the request.
     let found = look(puppet, places, cx)?;
