@@ -25,7 +25,8 @@ use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::{Config, SecretFileError, check_secret_file};
 use crate::core::{Authority, Core, Parts};
-use crate::facts::{FactStore, Machines, Sources};
+use crate::facts::{Cloud, FactStore, Machines, Sources};
+use crate::newcomer::{self, NewcomerError};
 use crate::policy;
 use crate::seen::{Seen, SeenError};
 use crate::services;
@@ -144,6 +145,9 @@ pub enum AssembleError {
     /// The audit log.
     #[error(transparent)]
     Audit(#[from] AuditError),
+    /// What this machine needs to become a node.
+    #[error(transparent)]
+    Newcomer(#[from] NewcomerError),
 }
 
 /// A daemon's state, and how it connects.
@@ -157,12 +161,17 @@ pub struct Assembled {
     pub desks: Desks,
     /// The machine that the daemon itself runs on; facts come from it too.
     pub host: Arc<dyn System>,
-    /// Keeps other daemons out of the state directory as long as it lives.
-    pub lock: File,
 }
 
 /// Everything that is only read, to prove that a daemon can be built of it. Touches nothing that a running daemon uses.
 pub fn inspect(config: &Config) -> Result<(), AssembleError> {
+    if let Some(bootstrap) = newcomer::bootstrap(config) {
+        newcomer::inspect(config, bootstrap)?;
+        agents::inspect(config)?;
+        load_policies(config);
+        return Ok(());
+    }
+    let config = &newcomer::as_known(config)?;
     let signer = signer(config)?;
     options(config, &signer)?;
     trust(config)?;
@@ -172,20 +181,31 @@ pub fn inspect(config: &Config) -> Result<(), AssembleError> {
     Ok(())
 }
 
-/// Reads and builds everything, and takes possession of the state directory. Blocks.
+/// Where facts come from.
+pub fn fact_sources(config: &Config) -> Sources {
+    let facts = &config.facts;
+    Sources {
+        identity: config.identity.clone(),
+        facts_d: config.paths.facts_d.clone(),
+        facter: facts.facter.clone(),
+        cloud: Cloud::new(
+            &facts.cloud,
+            facts.cloud_url.as_deref(),
+            facts.cloud_imds_v1,
+        ),
+        given: config.given_facts().clone(),
+    }
+}
+
+/// Reads and builds everything, in a state directory that is ours. Blocks.
 pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, AssembleError> {
     let clock = Clock::system();
     let signer = signer(config)?;
     let options = options(config, &signer)?;
     let state = &config.paths.state;
-    let lock = possess(state)?;
     let host: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
     let system: Arc<dyn System> = Arc::new(RealSystem::new(config.paths.root.clone()));
-    let facts = FactStore::new(Sources {
-        identity: config.identity.clone(),
-        facts_d: config.paths.facts_d.clone(),
-        facter: config.facts.facter.clone(),
-    });
+    let facts = FactStore::new(fact_sources(config));
     let trust = trust(config)?;
     let (policy, problems) = load_policies(config);
     let desks = Desks::new(config);
@@ -218,12 +238,11 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         options,
         desks,
         host,
-        lock,
     })
 }
 
 /// Makes the state directory, and keeps every other daemon out of it: two would forget each other's seen requests.
-fn possess(state: &Path) -> Result<File, AssembleError> {
+pub fn possess(state: &Path) -> Result<File, AssembleError> {
     std::fs::create_dir_all(state).map_err(|source| AssembleError::Directory {
         path: state.to_owned(),
         source,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use muster_api::system::System;
@@ -27,6 +28,7 @@ use crate::facts::FactStore;
 use crate::health::{self, Health};
 use crate::lookup::Gate;
 use crate::metrics::tally::Tallies;
+use crate::newcomer;
 use crate::seen::Seen;
 
 /// A value that is read by many and replaced as a whole.
@@ -121,7 +123,11 @@ pub struct Core {
     pub(crate) facts: FactStore,
     pub(crate) classes: Classes,
     pub(crate) policy: Shared<PolicySet>,
+    /// What is on offer.
     pub(crate) registry: Shared<Registry>,
+    /// What would be, if nothing were held back.
+    everything: Shared<Registry>,
+    held_back: AtomicBool,
     agent_problems: Shared<Vec<AgentProblem>>,
     pub(crate) data_sources: Vec<Data>,
     pub(crate) lookups: Gate,
@@ -154,6 +160,8 @@ impl Core {
             facts: parts.facts,
             classes: parts.classes,
             policy: Shared::new(parts.policy),
+            everything: Shared::of(Arc::clone(&parts.registry)),
+            held_back: AtomicBool::new(false),
             registry: Shared::of(parts.registry),
             agent_problems: Shared::new(Vec::new()),
             data_sources: parts.data_sources,
@@ -213,9 +221,36 @@ impl Core {
         self.registry.get()
     }
 
-    /// Replaces the agents on offer; calls that were taken in before keep those that they came for.
+    /// The agents that there are, those that are held back too.
+    pub fn everything(&self) -> Arc<Registry> {
+        self.everything.get()
+    }
+
+    /// Replaces the agents; calls that were taken in before keep those that they came for.
     pub fn set_registry(&self, registry: Registry) {
-        self.registry.set(registry);
+        self.everything.set(registry);
+        self.offer();
+    }
+
+    /// Holds back all agents but those of a node that is still provisioned, or offers all of them. Whether that is a change.
+    pub fn hold_back(&self, yes: bool) -> bool {
+        let change = self.held_back.swap(yes, Ordering::AcqRel) != yes;
+        if change {
+            self.offer();
+        }
+        change
+    }
+
+    fn offer(&self) {
+        let mut offer = Registry::clone(&self.everything.get());
+        if self.held_back.load(Ordering::Acquire) {
+            for name in self.everything.get().names() {
+                if !newcomer::OFFERED.contains(&name.as_str()) {
+                    offer.remove(name);
+                }
+            }
+        }
+        self.registry.set(offer);
     }
 
     /// Replaces what is told of agents that cannot be offered.

@@ -29,7 +29,7 @@ impl Externals {
     /// Takes over a shelf for a daemon that offers its built-in agents so far.
     pub fn new(core: Arc<Core>, limits: Limits, shelf: Shelf) -> Self {
         Self {
-            built_in: core.registry(),
+            built_in: core.everything(),
             core,
             limits,
             shelf: Mutex::new(shelf),
@@ -41,7 +41,7 @@ impl Externals {
         let mut guarded = self.shelf.lock().await;
         let changes = guarded.look(settle).await;
         if !changes.is_empty() {
-            let mut registry = Registry::clone(&self.core.registry());
+            let mut registry = Registry::clone(&self.core.everything());
             for change in changes {
                 self.make(change, &mut registry);
             }

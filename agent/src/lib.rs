@@ -5,6 +5,7 @@
 //! - [`assemble`]: from configuration to a daemon; [`agents`]: which agents it has. [`lifecycle`]: from its start to its end.
 //! - [`lookup`]: asks data sources what an expression needs to know, for the pipeline and for policies.
 //! - [`metrics`]: how it is, over HTTP, for those who watch machines.
+//! - [`newcomer`]: how a machine without credentials becomes a node.
 //! - [`apply`]: `rpcd apply`, which needs no daemon.
 //! - [`external`]: agents that come and go while the daemon runs.
 //! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`]: what a daemon is made of.
@@ -26,6 +27,7 @@ pub mod lifecycle;
 mod listing;
 pub mod lookup;
 pub mod metrics;
+pub mod newcomer;
 pub mod pipeline;
 pub mod policy;
 pub mod seen;

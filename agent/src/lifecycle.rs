@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use muster_api::system::System;
-use muster_bus::{Bus, BusError};
+use muster_bus::BusError;
 use muster_host::external::Settle;
 use muster_wire::token::Trust;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,10 @@ use crate::daemon::Daemon;
 use crate::external::Externals;
 use crate::metrics;
 use crate::services;
+use crate::newcomer::{self, Home, NewcomerError};
+
+/// How often it is looked whether the node is still to be provisioned.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Why a daemon's life ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +36,9 @@ pub enum LifeError {
     /// It cannot be put together.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
+    /// It cannot become a node.
+    #[error(transparent)]
+    Newcomer(#[from] NewcomerError),
     /// Signals cannot be received.
     #[error("cannot receive signals")]
     Signals(#[source] std::io::Error),
@@ -45,15 +52,21 @@ pub enum LifeError {
 
 /// Lives until a signal ends it.
 pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> {
-    let signals = Signals::receive().map_err(LifeError::Signals)?;
+    let mut signals = Signals::receive().map_err(LifeError::Signals)?;
+    let _until_the_end = assemble::possess(&config.paths.state)?;
+    let Some(config) = &arrive(config, &mut signals).await? else {
+        tracing::info!("stopped before this machine was enrolled");
+        return Ok(());
+    };
     let Assembled {
         core,
         options,
         desks,
         host,
-        lock: _lock,
     } = assemble::assemble(config, config_file)?;
-    let shelf = agents::shelf(config, config_file, &core.registry())?;
+    let home = Home::at(&config.paths.state);
+    hold_back(&core, &home);
+    let shelf = agents::shelf(config, config_file, &core.everything())?;
     let poll = agents::external_options(config)?.poll();
     let externals = Arc::new(Externals::new(
         Arc::clone(&core),
@@ -72,6 +85,7 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
     let mut tasks = vec![
         tokio::spawn(life.clone().obey(signals)),
         tokio::spawn(life.clone().refresh()),
+        tokio::spawn(watch_provisioning(Arc::clone(&core), home)),
     ];
     if let Some(pause) = poll {
         tasks.push(tokio::spawn(externals.watch(pause, life.stop.clone())));
@@ -88,7 +102,7 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
         tasks.push(tokio::spawn(metrics::serve(address, shown)));
     }
     tokio::select! {
-        () = connected(&bus) => {}
+        () = bus.connected() => {}
         () = life.stop.cancelled() => {
             tracing::info!("stopped before there was a broker");
             return Ok(());
@@ -117,12 +131,43 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
     Ok(())
 }
 
-/// Without a broker there is nothing to be ready for; the connection is tried in the background without end.
-async fn connected(bus: &Bus) {
-    let mut events = bus.events();
-    while !bus.is_connected() {
-        // An event can come between the question and the listening; then the next look finds out.
-        let _ = tokio::time::timeout(Duration::from_millis(200), events.recv()).await;
+/// Waits until the machine is somebody; nothing if a signal ends it before.
+async fn arrive(config: &Config, signals: &mut Signals) -> Result<Option<Config>, LifeError> {
+    if newcomer::bootstrap(config).is_some() {
+        notify(&[NotifyState::Status("waiting to be enrolled")]);
+    }
+    let again = Notify::new();
+    let arriving = newcomer::arrive(config, &again);
+    tokio::pin!(arriving);
+    loop {
+        tokio::select! {
+            arrived = &mut arriving => return Ok(Some(arrived?)),
+            _ = signals.hangup.recv() => again.notify_one(),
+            _ = signals.terminate.recv() => return Ok(None),
+            _ = signals.interrupt.recv() => return Ok(None),
+        }
+    }
+}
+
+/// Offers what a node offers that is in this state of being provisioned.
+fn hold_back(core: &Core, home: &Home) {
+    let provisioning = home.is_provisioning();
+    if core.hold_back(provisioning) {
+        let [first, second] = newcomer::OFFERED;
+        if provisioning {
+            tracing::info!("still to be provisioned: only {first} and {second} are offered");
+        } else {
+            tracing::info!("provisioned: everything is offered");
+        }
+    }
+}
+
+/// The mark is a file, and whoever provisions the node takes it away.
+async fn watch_provisioning(core: Arc<Core>, home: Home) {
+    let mut interval = tokio::time::interval(LOOK);
+    loop {
+        interval.tick().await;
+        hold_back(&core, &home);
     }
 }
 

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use muster_agent::config::{Config, DEFAULT_PATH, LogFormat};
+use muster_agent::lifecycle::LifeError;
+use muster_agent::newcomer::NewcomerError;
 use muster_agent::{apply, assemble, lifecycle};
 use muster_host::sandbox::Plan;
 
@@ -47,6 +49,8 @@ enum Mode {
 
 /// The exit code of a helper that did not become its program, as shells have it.
 const NOT_STARTED: u8 = 126;
+/// The exit code of a machine that was refused as a node for good.
+const REFUSED: u8 = 3;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -59,8 +63,16 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             report(&format!("rpcd: {error:#}"));
-            ExitCode::FAILURE
+            exit_code(&error)
         }
+    }
+}
+
+/// To be started again does not help a machine that may not become a node: the service manager can tell it by its code.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    match error.downcast_ref() {
+        Some(LifeError::Newcomer(NewcomerError::Refused { .. })) => ExitCode::from(REFUSED),
+        _ => ExitCode::FAILURE,
     }
 }
 

@@ -19,6 +19,7 @@ mod longrun;
 mod misbehaving;
 mod monitoring;
 mod moving;
+mod newcomers;
 mod parity;
 mod permits;
 mod policies;

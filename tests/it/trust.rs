@@ -235,7 +235,7 @@ async fn the_broker_keeps_everybody_to_their_subjects() {
     assert!(audited.is_empty(), "something came through: {audited:#?}");
 }
 
-async fn permission_refused(mut events: broadcast::Receiver<Event>) -> String {
+pub(crate) async fn permission_refused(mut events: broadcast::Receiver<Event>) -> String {
     loop {
         if let Event::Refused(why) = tokio::time::timeout(MOMENT * 10, events.recv())
             .await

@@ -211,11 +211,10 @@ impl Mould {
         Core::new(Parts {
             trust: self.trust.clone(),
             collectives: vec![self.organisation.collective().clone()],
-            facts: FactStore::new(Sources {
-                identity: signer.identity().clone(),
-                facts_d: self.directory.path().join("facts.d"),
-                facter: None,
-            }),
+            facts: FactStore::new(Sources::new(
+                signer.identity().clone(),
+                self.directory.path().join("facts.d"),
+            )),
             classes: Classes::new(self.directory.path().join("classes.txt")),
             policy: self.policy.clone(),
             registry: Arc::new(registry),

@@ -217,11 +217,10 @@ fn build(
     let core = Core::new(Parts {
         trust: organisation.trust(),
         collectives: vec![organisation.collective().clone()],
-        facts: FactStore::new(Sources {
-            identity: blueprint.signer.identity().clone(),
-            facts_d: path("facts.d"),
-            facter: None,
-        }),
+        facts: FactStore::new(Sources::new(
+            blueprint.signer.identity().clone(),
+            path("facts.d"),
+        )),
         classes: Classes::new(path("classes.txt")),
         policy,
         registry: Arc::new(registry),

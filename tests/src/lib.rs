@@ -13,6 +13,7 @@
 pub mod command;
 pub mod fleet;
 pub mod nats_server;
+pub mod newcomers;
 pub mod organisation;
 pub mod provisioning;
 pub mod published;

@@ -12,6 +12,7 @@ use muster_wire::token::encode::{self, Validity};
 use muster_wire::token::{Creds, KeyKind, KeyPair, Role, Trust};
 
 use crate::nats_server::NatsServer;
+use crate::newcomers::Newcomers;
 
 /// Keys and tokens of one fleet.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub struct Organisation {
     collectives: Vec<Name>,
     /// Signs users who may read everything, as whoever has the broker can.
     spies: KeyPair,
+    newcomers: Newcomers,
 }
 
 impl Organisation {
@@ -56,16 +58,19 @@ impl Organisation {
             template,
         }));
         let signing_keys = roles.iter().map(scoped).chain([everything]).collect();
+        // A minute ago, so that what is revoked later is later.
+        let issued_at = crate::now() / 1000 - 60;
+        let operator = key(KeyKind::Operator);
         Self {
             claims: Account::new(Limits::with_jetstream(), signing_keys),
             spies,
-            operator: key(KeyKind::Operator),
+            newcomers: Newcomers::new(&operator, issued_at),
+            operator,
             account: key(KeyKind::Account),
             system: key(KeyKind::Account),
             pusher: key(KeyKind::Account),
             roles: roles.into(),
-            // A minute ago, so that what is revoked later is later.
-            issued_at: crate::now() / 1000 - 60,
+            issued_at,
             collectives,
         }
     }
@@ -73,6 +78,17 @@ impl Organisation {
     /// The first collective.
     pub fn collective(&self) -> &Name {
         self.collectives.first().unwrap()
+    }
+
+    /// The account of machines that are nobody yet.
+    pub fn newcomers(&self) -> &Newcomers {
+        &self.newcomers
+    }
+
+    /// The key that signs parties of this role.
+    pub fn role_key(&self, role: Role) -> &KeyPair {
+        let (_, key) = self.roles.iter().find(|(known, _)| *known == role).unwrap();
+        key
     }
 
     /// The account's token.
@@ -122,6 +138,8 @@ impl Organisation {
             self.account_token()
         )
         .unwrap();
+        let newcomers = &self.newcomers;
+        writeln!(text, "  {}: {}", newcomers.account(), newcomers.token()).unwrap();
         writeln!(text, "  {}: {system}\n}}", self.system.public()).unwrap();
         text
     }
@@ -192,7 +210,7 @@ impl Organisation {
             self.account.public(),
             tags.iter().map(ToString::to_string).collect(),
         );
-        let (_, role_key) = self.roles.iter().find(|(known, _)| *known == role).unwrap();
+        let role_key = self.role_key(role);
         let validity = Validity {
             issued_at: self.issued_at,
             expires,

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 
 use muster_wire::sign::Signer;
 use muster_wire::token::Creds;
@@ -13,8 +14,8 @@ use crate::command::program;
 use crate::organisation::Organisation;
 
 /// Where a daemon lives: its files, before and after it runs.
-#[derive(Debug)]
-pub struct Home(TempDir);
+#[derive(Debug, Clone)]
+pub struct Home(Arc<TempDir>);
 
 /// A running daemon; ended with its owner.
 #[derive(Debug)]
@@ -26,15 +27,37 @@ pub struct Rpcd {
 impl Home {
     /// Everything that a daemon of this name needs; it lets everybody do everything. `more` is added to the configuration.
     pub fn new(organisation: &Organisation, node: &Signer, url: &str, more: &str) -> Self {
-        let home = Self(TempDir::new().unwrap());
+        let identity = format!("identity = \"{}\"\n", node.identity());
+        let home = Self::bare(organisation, &identity, url, more);
         let creds = Creds::new(node.token(), node.key().clone()).unwrap();
         home.write("node.creds", &creds.format(), 0o600);
         home.write("account.jwt", &organisation.account_token(), 0o644);
+        home
+    }
+
+    /// What a machine has that was started with a bootstrap credential. `first` goes to the beginning of its configuration.
+    pub fn newcomer(
+        organisation: &Organisation,
+        bootstrap: &Signer,
+        url: &str,
+        first: &str,
+        more: &str,
+    ) -> Self {
+        let more = format!("{more}\n[provisioning]\ncredentials = \"../bootstrap.creds\"\n");
+        let home = Self::bare(organisation, first, url, &more);
+        let creds = Creds::new(bootstrap.token(), bootstrap.key().clone()).unwrap();
+        home.write("bootstrap.creds", &creds.format(), 0o600);
+        home.write("newcomers.jwt", organisation.newcomers().token(), 0o644);
+        home
+    }
+
+    fn bare(organisation: &Organisation, first: &str, url: &str, more: &str) -> Self {
+        let home = Self(Arc::new(TempDir::new().unwrap()));
         home.write("policies/default.policy", "policy default allow\n", 0o644);
-        let (identity, collective) = (node.identity(), organisation.collective());
+        let collective = organisation.collective();
         let operator = organisation.trust().operator();
         let text = format!(
-            "identity = \"{identity}\"\ncollectives = [\"{collective}\"]\n\
+            "{first}collectives = [\"{collective}\"]\n\
              [broker]\nurls = [\"{url}\"]\nplaintext_on_loopback = true\n\
              [trust]\noperator = \"{operator}\"\n"
         );
@@ -109,6 +132,16 @@ impl Rpcd {
             .lines()
             .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}")))
             .collect()
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// Whether it runs.

@@ -63,6 +63,9 @@ pub(super) fn set(settings: &mut Settings, main: &Path, around: &Surroundings) {
         ("paths.root", json!("/")),
         ("facts.refresh_seconds", json!(300)),
         ("facts.facter", Value::Null),
+        ("facts.cloud", json!("off")),
+        ("facts.cloud_url", Value::Null),
+        ("facts.cloud_imds_v1", json!(false)),
         ("limits.concurrency", json!(10)),
         ("limits.queue", json!(100)),
         ("limits.output_bytes", json!(512 * 1024)),
@@ -82,6 +85,8 @@ pub(super) fn set(settings: &mut Settings, main: &Path, around: &Surroundings) {
         ("log.format", json!("text")),
         ("metrics.listen", Value::Null),
         ("drain.seconds", json!(30)),
+        ("provisioning.credentials", Value::Null),
+        ("provisioning.account", beside("newcomers.jwt")),
     ];
     for (key, value) in fixed.into_iter().chain(identity) {
         let path = key.split('.').map(str::to_owned).collect();

@@ -25,6 +25,8 @@ pub(super) enum Kind {
     OptionalName,
     /// An address and a port to listen on, or only a port for this machine alone; empty for none.
     OptionalAddress,
+    /// An HTTP URL of this machine, or of the link that it is on, by address; empty for none.
+    OptionalLinkUrl,
     /// One of these words.
     Word(&'static [&'static str]),
 }
@@ -63,6 +65,12 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("paths.root", Kind::Path),
     ("facts.refresh_seconds", Kind::Number(1, DAY)),
     ("facts.facter", Kind::OptionalPath),
+    (
+        "facts.cloud",
+        Kind::Word(&["off", "auto", "ec2", "gce", "azure", "openstack"]),
+    ),
+    ("facts.cloud_url", Kind::OptionalLinkUrl),
+    ("facts.cloud_imds_v1", Kind::Flag),
     ("limits.concurrency", Kind::Number(1, 10_000)),
     ("limits.queue", Kind::Number(0, 1_000_000)),
     ("limits.output_bytes", Kind::Number(1024, 900 * 1024)),
@@ -91,6 +99,8 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("log.format", Kind::Word(&["text", "json"])),
     ("metrics.listen", Kind::OptionalAddress),
     ("drain.seconds", Kind::Number(0, DAY)),
+    ("provisioning.credentials", Kind::OptionalPath),
+    ("provisioning.account", Kind::Path),
 ];
 
 /// Looks a path up.

@@ -13,11 +13,13 @@ mod secret;
 mod settings;
 mod values;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
+use muster_wire::identity::Name;
 use serde_json::Value;
 
 pub use error::{ConfigError, Fault, Warning};
@@ -25,14 +27,15 @@ pub use secret::{SecretFileError, check_secret_file};
 pub use settings::Origin;
 pub use values::{
     AgentLimits, Audit, Broker, Drain, Facts, Limits, Log, LogFormat, Metrics, Paths, Policy,
-    Requests, Trust, Values,
+    Provisioning, Requests, Trust, Values,
 };
 
 use defaults::Surroundings;
 use read::Reading;
-use settings::Settings;
+use settings::{Setting, Settings};
 
 use crate::listing;
+use crate::newcomer::{Enrolled, Home};
 
 /// Where the configuration is unless `--config` says otherwise.
 pub const DEFAULT_PATH: &str = "/etc/muster/rpcd.toml";
@@ -46,6 +49,7 @@ pub struct Config {
     values: Values,
     settings: Settings,
     warnings: Vec<Warning>,
+    given_facts: BTreeMap<String, String>,
 }
 
 impl Deref for Config {
@@ -99,7 +103,51 @@ impl Config {
             values,
             settings,
             warnings,
+            given_facts: BTreeMap::new(),
         })
+    }
+
+    /// The same for a machine that was enrolled: what it was told then stands where nobody has set anything, and its credentials and
+    /// account are those that it keeps itself.
+    pub fn enrolled(&self, told: &Enrolled, home: &Home) -> Self {
+        let mut config = self.clone();
+        let path = |path: PathBuf| Value::String(path.to_string_lossy().into_owned());
+        config.values.broker.credentials = home.credentials();
+        config.tell("broker.credentials", path(home.credentials()));
+        config.values.trust.account = home.account();
+        config.tell("trust.account", path(home.account()));
+        if self.is_default("identity") {
+            config.values.identity = told.identity.clone();
+            config.tell("identity", Value::from(told.identity.as_str()));
+        }
+        if self.is_default("collectives") && !told.collectives.is_empty() {
+            config.values.collectives.clone_from(&told.collectives);
+            let names = told.collectives.iter().map(Name::as_str);
+            config.tell("collectives", names.collect());
+        }
+        if !told.urls.is_empty() {
+            config.values.broker.urls.clone_from(&told.urls);
+            config.tell("broker.urls", told.urls.iter().cloned().collect());
+        }
+        config.given_facts.clone_from(&told.facts);
+        config
+    }
+
+    fn tell(&mut self, key: &str, value: Value) {
+        let path = key.split('.').map(str::to_owned).collect();
+        let origin = Origin::Enrolled;
+        self.settings.set(path, Setting { value, origin });
+    }
+
+    /// Whether nobody has set this key.
+    pub fn is_default(&self, key: &str) -> bool {
+        self.origin(key)
+            .is_none_or(|origin| *origin == Origin::Default)
+    }
+
+    /// Facts that the node has because it was enrolled with them.
+    pub fn given_facts(&self) -> &BTreeMap<String, String> {
+        &self.given_facts
     }
 
     /// Keys that were ignored, to be told once at the start.

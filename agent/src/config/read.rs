@@ -1,6 +1,6 @@
 //! Reads one TOML file into settings, checking every value against the table of keys. Pure: the text comes in.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
 
 use muster_wire::identity::{Identity, Name};
@@ -207,6 +207,14 @@ fn check(kind: Kind, value: Value, file: &Path) -> Result<Value, Wrong> {
                     Wrong::value(&value, "an address such as 127.0.0.1:9464, or a port")
                 }),
         },
+        Kind::OptionalLinkUrl => match text(&value)? {
+            "" => Ok(Value::Null),
+            given if is_on_link(given) => Ok(value),
+            _ => Err(Wrong::value(
+                &value,
+                "a URL such as http://169.254.169.254, with an address of this machine or its link",
+            )),
+        },
         Kind::Word(words) => match text(&value)? {
             word if words.contains(&word) => Ok(value),
             _ => Err(Wrong::value(&value, format!("one of {}", words.join(", ")))),
@@ -219,6 +227,26 @@ fn address(given: &str) -> Option<SocketAddr> {
     let port = given.parse().ok();
     port.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
         .or_else(|| given.parse().ok())
+}
+
+/// Whether a URL is that of this machine, or of somebody on the link that it is on: nobody else knows what cloud it is in, and
+/// what is asked there in clear does not leave the machine's host.
+fn is_on_link(url: &str) -> bool {
+    let Some(authority) = url.strip_prefix("http://") else {
+        return false;
+    };
+    let authority = authority.trim_end_matches('/');
+    let address = authority
+        .parse::<SocketAddr>()
+        .map(|address| address.ip())
+        .or_else(|_| authority.trim_matches(['[', ']']).parse());
+    match address {
+        Ok(IpAddr::V4(address)) => address.is_loopback() || address.is_link_local(),
+        Ok(IpAddr::V6(address)) => {
+            address.is_loopback() || address.is_unicast_link_local() || address.is_unique_local()
+        }
+        Err(_) => false,
+    }
 }
 
 /// Three octal digits behind any zeros; the owner must be able to write, and nobody else may.

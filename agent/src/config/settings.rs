@@ -20,6 +20,8 @@ pub enum Origin {
         /// The line, from 1.
         line: usize,
     },
+    /// Whoever enrolled this machine.
+    Enrolled,
 }
 
 impl fmt::Display for Origin {
@@ -27,6 +29,7 @@ impl fmt::Display for Origin {
         match self {
             Self::Default => out.write_str("default"),
             Self::File { path, line } => write!(out, "{}:{line}", path.display()),
+            Self::Enrolled => out.write_str("told when it was enrolled"),
         }
     }
 }

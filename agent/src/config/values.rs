@@ -39,6 +39,8 @@ pub struct Values {
     pub metrics: Metrics,
     /// How the daemon stops.
     pub drain: Drain,
+    /// How a machine without credentials gets some.
+    pub provisioning: Provisioning,
     /// One table per plugin, passed on as it is.
     #[serde(default)]
     pub plugins: BTreeMap<String, Map<String, Value>>,
@@ -93,6 +95,12 @@ pub struct Facts {
     pub refresh: Duration,
     /// The `facter` command to ask, if any.
     pub facter: Option<PathBuf>,
+    /// Which cloud's metadata service is asked: `off`, `auto`, or one's name.
+    pub cloud: String,
+    /// Where that is, if not where clouds have it.
+    pub cloud_url: Option<String>,
+    /// Whether a service of Amazon's is asked that gives no session token.
+    pub cloud_imds_v1: bool,
 }
 
 /// Section `limits`.
@@ -212,6 +220,15 @@ pub struct Drain {
     /// How long running actions are given to end when the daemon stops.
     #[serde(rename = "seconds", deserialize_with = "seconds")]
     pub patience: Duration,
+}
+
+/// Section `provisioning`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Provisioning {
+    /// The bootstrap `.creds` file, by which the machine asks to be enrolled while it has no credentials.
+    pub credentials: Option<PathBuf>,
+    /// The token of the newcomers' account, signed by the operator.
+    pub account: PathBuf,
 }
 
 fn octal<'de, D: Deserializer<'de>>(source: D) -> Result<u32, D::Error> {

@@ -72,6 +72,12 @@ pub enum FactError {
     /// It could not be run to its end.
     #[error("cannot run it")]
     Run(#[source] SystemError),
+    /// A metadata service.
+    #[error("{problem}")]
+    Cloud {
+        /// What it said or did not say.
+        problem: String,
+    },
     /// It ended with another code than 0.
     #[error("it ended with code {code}: {said}")]
     Failed {

@@ -1,10 +1,12 @@
-//! What the node knows of itself: built-in facts, Facter's if asked for, and external ones; later sources win.
+//! What the node knows of itself: built-in facts, Facter's and its cloud's if asked for, those that it was enrolled with, and external
+//! ones; later sources win.
 //!
 //! A source that fails is told, and keeps its last good facts; it never costs the others. The names are those of
 //! Facter 4 (`os.family`, `networking.ip`), so that filters and policies written for it hold. Collecting blocks:
 //! call it from a thread that may. Comparing facts is the business of filters.
 
 mod builtin;
+pub mod cloud;
 mod error;
 mod external;
 pub mod hostname;
@@ -22,11 +24,14 @@ use muster_wire::identity::Identity;
 use muster_wire::state::Facts;
 use serde_json::{Map, Value};
 
+pub use cloud::Cloud;
 pub use error::{FactError, FactProblem};
 use external::Gathered;
 
 /// The name of the collector of built-in facts, as in problems.
 const BUILTIN: &str = "the built-in collector";
+/// The name of what the node was told, as in problems.
+const GIVEN: &str = "the bootstrap token";
 
 /// Where facts come from.
 #[derive(Debug, Clone)]
@@ -37,6 +42,23 @@ pub struct Sources {
     pub facts_d: PathBuf,
     /// The `facter` command, if it is to be asked.
     pub facter: Option<PathBuf>,
+    /// The metadata service of the cloud, if it is to be asked.
+    pub cloud: Option<Cloud>,
+    /// What the node was told when it was enrolled.
+    pub given: BTreeMap<String, String>,
+}
+
+impl Sources {
+    /// Those of a node of this name with a directory of external facts, and no others.
+    pub fn new(identity: Identity, facts_d: PathBuf) -> Self {
+        Self {
+            identity,
+            facts_d,
+            facter: None,
+            cloud: None,
+            given: BTreeMap::new(),
+        }
+    }
 }
 
 /// The machine that facts tell of, and the one that the daemon runs on: the same one, unless the node's root is a
@@ -119,6 +141,13 @@ impl FactStore {
         let mut gathered = vec![(BUILTIN.to_owned(), Ok(builtin::collect(machines.node)))];
         let facter = self.sources.facter.as_ref();
         gathered.extend(facter.map(|program| external::facter(machines.host, program)));
+        let cloud = self.sources.cloud.as_ref();
+        gathered.extend(cloud.map(|cloud| (cloud::SOURCE.to_owned(), cloud.collect())));
+        if !self.sources.given.is_empty() {
+            let given = self.sources.given.iter();
+            let given = given.map(|(name, value)| (name.clone(), Value::from(value.as_str())));
+            gathered.push((GIVEN.to_owned(), Ok(given.collect())));
+        }
         match external::gather(machines.host, &self.sources.facts_d) {
             Ok(sources) => gathered.extend(sources),
             Err(error) => {

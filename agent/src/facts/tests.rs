@@ -13,11 +13,10 @@ use serde_json::{Value, json};
 use super::{FactError, FactProblem, FactStore, Machines, Sources};
 
 fn sources(directory: &Path) -> Sources {
-    Sources {
-        identity: Identity::parse("db1.acme.net").unwrap(),
-        facts_d: directory.to_owned(),
-        facter: None,
-    }
+    Sources::new(
+        Identity::parse("db1.acme.net").unwrap(),
+        directory.to_owned(),
+    )
 }
 
 fn one(system: &dyn System) -> Machines<'_> {

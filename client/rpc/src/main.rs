@@ -14,6 +14,7 @@ mod broker;
 mod bundle;
 mod cli;
 mod clock;
+mod cloud_init;
 mod commands;
 mod completion;
 mod diagnostics;

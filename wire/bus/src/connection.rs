@@ -15,6 +15,9 @@ use crate::event::{Disturbance, Event, Journal, Mark};
 /// How long the broker may take to confirm something before we say so.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often it is looked whether there is a connection, beside the events that tell.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
 /// A connection to the broker. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Bus {
@@ -230,6 +233,15 @@ impl Bus {
     /// Whether messages may have been lost since then.
     pub fn disturbed_since(&self, mark: Mark) -> Option<Disturbance> {
         self.journal.since(mark)
+    }
+
+    /// Returns when there is a connection; it is tried in the background without end.
+    pub async fn connected(&self) {
+        let mut events = self.events();
+        while !self.is_connected() {
+            // An event can come between the question and the listening; then the next look finds out.
+            let _ = timeout(LOOK_AGAIN, events.recv()).await;
+        }
     }
 
     /// Returns when there is no connection.

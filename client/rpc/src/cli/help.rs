@@ -55,6 +55,8 @@ fn pages() {
         vec!["permit", "list"],
         vec!["permit", "show"],
         vec!["permit", "release"],
+        vec!["provision", "host"],
+        vec!["provision", "user-data"],
         vec!["schema"],
         vec!["plugin", "list"],
         vec!["plugin", "doc"],

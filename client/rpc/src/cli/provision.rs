@@ -1,6 +1,7 @@
 //! `rpc provision ...`: what may be typed.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -35,6 +36,12 @@ pub enum Provision {
     /// Take nodes out of the fleet: their certificates are revoked on all masters
     #[command(after_help = RETIRE)]
     Retire(Retire),
+    /// Make all that the host of the provisioner needs, which lets machines in
+    #[command(after_help = HOST)]
+    Host(Host),
+    /// Print what a cloud starts new machines with, so that they become nodes by themselves
+    #[command(after_help = USER_DATA)]
+    UserData(UserData),
 }
 
 const STATUS: &str = "\
@@ -77,6 +84,114 @@ Examples:
   rpc provision token --names 'web-*.example.com'
   rpc provision token --names 'ci-*.acme.net' --uses 20 --expires 2h
   rpc provision token --names '**.lab.acme.net' --facts role=lab --name lab";
+
+const HOST: &str = "\
+The directory has credentials for the fleet's account and the newcomers', the
+key that signs nodes, and a part of the configuration that names them. Whoever
+has it can make nodes, and ask any agent: keep it as the organisation's own.
+
+Examples:
+  rpc provision host provisioner --out ./provisioner";
+
+const USER_DATA: &str = "\
+Without --apt or --package-url the daemon is expected to be in the image. A
+package ends in .deb or .rpm; anything else is taken for the program itself.
+
+The document holds the bootstrap token: it belongs into the cloud's user data or
+the image, and nowhere else.
+
+Examples:
+  rpc provision user-data --token web.creds --apt rpcd > user-data
+  rpc provision user-data --token web.creds --config log.level=debug \\
+    --package-url https://pkg.acme.net/rpcd_0.1.0_amd64.deb --sha256 9f86d0...";
+
+/// `rpc provision host`.
+#[derive(Debug, Args)]
+pub struct Host {
+    /// Name of the service, as its policy on the nodes says it
+    pub name: Identity,
+    /// Directory to fill
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// How long the credentials are valid, as in 30d; for ever when left out
+    #[arg(long, value_name = "TIME", value_parser = lifetime::parse)]
+    pub expires: Option<Duration>,
+    /// New credentials although there are some already
+    #[arg(long)]
+    pub renew: bool,
+    /// Which organisation.
+    #[command(flatten)]
+    pub place: Where,
+}
+
+/// `rpc provision user-data`.
+#[derive(Debug, Args)]
+pub struct UserData {
+    /// The bootstrap token, as `rpc provision token` made it
+    #[arg(long, value_name = "FILE")]
+    pub token: PathBuf,
+    /// Package that the image's own sources have
+    #[arg(long, value_name = "PACKAGE", value_parser = package, conflicts_with = "package_url")]
+    pub apt: Option<String>,
+    /// Address of a package or of the program
+    #[arg(long, value_name = "URL", requires = "sha256")]
+    pub package_url: Option<String>,
+    /// What `sha256sum` says of it
+    #[arg(long, value_name = "HEX", requires = "package_url")]
+    pub sha256: Option<String>,
+    /// Setting for the machine's rpcd.toml; repeatable
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub config: Vec<Setting>,
+    /// Name of the service that provisions the machine, which it lets in by a policy
+    #[arg(long, value_name = "NAME", default_value = "provisioner")]
+    pub provisioner: Identity,
+    /// Which organisation.
+    #[command(flatten)]
+    pub place: Where,
+}
+
+/// A key of a configuration, and its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// The key, with dots.
+    pub key: String,
+    /// As TOML reads it; what TOML does not read is a text.
+    pub value: toml::Value,
+}
+
+impl FromStr for Setting {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, value) = text
+            .split_once('=')
+            .ok_or_else(|| format!("`{text}` is no setting; write KEY=VALUE"))?;
+        let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let is_name = |part: &str| !part.is_empty() && part.chars().all(belongs);
+        if !key.split('.').all(is_name) {
+            return Err(format!("`{key}` is no key of rpcd.toml, such as log.level"));
+        }
+        let read = toml::from_str::<toml::Table>(&format!("value = {value}"));
+        let read = read.ok().filter(|table| table.len() == 1);
+        let read = read.and_then(|mut table| table.remove("value"));
+        Ok(Self {
+            key: key.to_owned(),
+            value: read.unwrap_or_else(|| toml::Value::from(value)),
+        })
+    }
+}
+
+/// A package's name, as Debian's policy has it.
+fn package(text: &str) -> Result<String, String> {
+    let belongs = |c: char| c.is_ascii_alphanumeric() || "+-.:~=".contains(c);
+    let first = text
+        .chars()
+        .next()
+        .is_some_and(|c| c.is_ascii_alphanumeric());
+    if first && text.chars().all(belongs) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("`{text}` is no name of a package"))
+}
 
 /// `rpc provision token`.
 #[derive(Debug, Args)]
@@ -173,4 +288,41 @@ pub struct Retire {
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
+}
+#[cfg(test)]
+mod tests {
+    use toml::Value;
+
+    use super::{Setting, package};
+
+    #[test]
+    fn settings_are_toml_where_they_can_be_and_texts_otherwise() {
+        for (text, key, value) in [
+            ("log.level=debug", "log.level", Value::from("debug")),
+            ("log.level=\"debug\"", "log.level", Value::from("debug")),
+            ("limits.queue=5", "limits.queue", Value::from(5)),
+            (
+                "policy.tell_rules=false",
+                "policy.tell_rules",
+                Value::from(false),
+            ),
+            (
+                "identity=web-1.acme.net",
+                "identity",
+                Value::from("web-1.acme.net"),
+            ),
+            ("a=1\nb=2", "a", Value::from("1\nb=2")),
+            ("a=", "a", Value::from("")),
+        ] {
+            let read: Setting = text.parse().unwrap();
+            assert_eq!((read.key.as_str(), &read.value), (key, &value), "{text}");
+        }
+        for bad in ["", "a", "=1", "a..b=1", "a b=1", "a\n[x]=1"] {
+            assert!(bad.parse::<Setting>().is_err(), "{bad}");
+        }
+        assert!(package("rpcd").is_ok() && package("rpcd=0.1.0-1").is_ok());
+        for bad in ["", "-y", "a b", "a\nb", "a;b", "a'b"] {
+            assert!(package(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -5,6 +5,8 @@ mod service;
 mod status;
 mod token;
 mod wish;
+mod host;
+mod user_data;
 
 use crate::cli::provision::Provision;
 use crate::commands::context::Context;
@@ -25,5 +27,13 @@ pub async fn run(command: Provision, cx: Context<'_>) -> Result<Exit, Error> {
         Provision::Pause(args) => wish::run("pause", &args.nodes, cx).await,
         Provision::Resume(args) => wish::run("resume", &args.nodes, cx).await,
         Provision::Retire(args) => wish::retire(&args, cx).await,
+        Provision::Host(args) => {
+            let organisation = find(&args.place, cx.environment)?;
+            host::run(args, organisation, cx.printer).await
+        }
+        Provision::UserData(args) => {
+            let organisation = find(&args.place, cx.environment)?;
+            user_data::run(&args, &organisation, cx.printer)
+        }
     }
 }

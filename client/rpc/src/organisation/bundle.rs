@@ -6,7 +6,10 @@ use muster_wire::identity::{Identity, Name};
 use muster_wire::token::{Creds, PublicKey};
 use serde::Serialize;
 
-use super::{FILE_BYTES, Kind, Organisation, OrganisationError, files, issue};
+use super::{FILE_BYTES, Key, Kind, Organisation, OrganisationError, Realm, files, issue};
+
+/// Where the provisioner's directory is on its host.
+pub const PROVISIONER_HOME: &str = "/etc/muster/provisioner";
 
 /// The names of the files in a bundle.
 pub mod name {
@@ -22,6 +25,16 @@ pub mod name {
     pub const ACCOUNT: &str = "account.jwt";
     /// The TLS authority.
     pub const AUTHORITY: &str = "ca.pem";
+    /// The newcomers' account token.
+    pub const NEWCOMERS: &str = "newcomers.jwt";
+    /// The provisioner's credentials in the fleet.
+    pub const SERVICE_CREDS: &str = "service.creds";
+    /// The provisioner's credentials in the newcomers' account.
+    pub const NEWCOMERS_CREDS: &str = "newcomers.creds";
+    /// The key that signs nodes.
+    pub const NODE_KEY: &str = "node-signing.nk";
+    /// The part of `rpcd.toml` on the provisioner's host that names these.
+    pub const PROVISIONER_CONFIG: &str = "provisioner.toml";
 }
 
 /// `rpcd.toml`, as far as an organisation knows it.
@@ -65,13 +78,20 @@ pub struct NoExtra {}
 
 /// Refuses a directory that holds a configuration already: it may be another fleet's.
 pub fn require_free(directory: &Path, kind: Kind) -> Result<(), OrganisationError> {
-    let (config, creds) = match kind {
-        Kind::User => (name::USER_CONFIG, name::USER_CREDS),
-        Kind::Node | Kind::Service | Kind::Newcomer | Kind::Enroller => {
-            (name::NODE_CONFIG, name::NODE_CREDS)
-        }
-    };
-    let mut paths = [config, creds].map(|name| directory.join(name)).into_iter();
+    require_absent(
+        directory,
+        match kind {
+            Kind::User => &[name::USER_CONFIG, name::USER_CREDS],
+            Kind::Node | Kind::Service | Kind::Newcomer | Kind::Enroller => {
+                &[name::NODE_CONFIG, name::NODE_CREDS]
+            }
+        },
+    )
+}
+
+/// Refuses a directory that holds one of these files.
+pub fn require_absent(directory: &Path, names: &[&str]) -> Result<(), OrganisationError> {
+    let mut paths = names.iter().map(|name| directory.join(name));
     paths
         .find(|path| path.exists())
         .map_or(Ok(()), |path| Err(OrganisationError::Configured(path)))
@@ -108,6 +128,50 @@ impl Organisation {
         let head = "# Configuration of rpc for this user. Paths are relative to this file.\n\n";
         self.write(directory, name::USER_CONFIG, head, &config)?;
         issue::write(&directory.join(name::USER_CREDS), creds)
+    }
+
+    /// Adds to the provisioner's credentials in a directory what else its host needs: the key that signs nodes, the accounts' tokens,
+    /// the authority, and the part of the configuration that names them where they will be.
+    pub fn bundle_provisioner(&self, directory: &Path) -> Result<(), OrganisationError> {
+        let there = |file: &str| format!("\"{PROVISIONER_HOME}/{file}\"");
+        let config = format!(
+            "# For conf.d of rpcd on the provisioner's host.\n\n\
+             [plugins.provisioner]\nenabled = true\ncredentials = {}\n\n\
+             [plugins.provisioner.newcomers]\ncredentials = {}\naccount = {}\nnode_key = {}\n",
+            there(name::SERVICE_CREDS),
+            there(name::NEWCOMERS_CREDS),
+            there(name::NEWCOMERS),
+            there(name::NODE_KEY),
+        );
+        let seed = self.key(Key::Node)?.seed();
+        files::replace_secret(&directory.join(name::NODE_KEY), seed.as_bytes())?;
+        let newcomers = self.token_text(Realm::Newcomers)?;
+        let public = [
+            (name::PROVISIONER_CONFIG, Some(config)),
+            (name::NEWCOMERS, Some(newcomers)),
+            (name::ACCOUNT, Some(self.token_text(Realm::Fleet)?)),
+            (name::AUTHORITY, self.authority_text()?),
+        ];
+        for (file, text) in public {
+            if let Some(text) = text {
+                files::replace(&directory.join(file), text.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An account's token, as it is in force.
+    pub fn token_text(&self, realm: Realm) -> Result<String, OrganisationError> {
+        self.trust_of(realm)
+            .map(|trust| format!("{}\n", trust.token()))
+    }
+
+    /// The certificate of the TLS authority; nothing for a broker without TLS.
+    pub fn authority_text(&self) -> Result<Option<String>, OrganisationError> {
+        if !self.profile().broker.tls {
+            return Ok(None);
+        }
+        Ok(Some(files::read(&self.layout().authority(), FILE_BYTES)?))
     }
 
     fn broker(&self, credentials: &'static str) -> Broker<'_> {

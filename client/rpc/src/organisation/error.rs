@@ -8,6 +8,7 @@ use muster_wire::token::{CredsError, KeyError, PublicKey, TokenError};
 
 use super::files::FileError;
 use super::ledger::Kind;
+use crate::cloud_init::FetchError;
 
 /// Why something could not be done with the organisation.
 #[derive(Debug, thiserror::Error)]
@@ -130,6 +131,9 @@ pub enum OrganisationError {
     /// What a bootstrap token shall allow.
     #[error("no such bootstrap token can be made")]
     Ticket(#[from] TicketError),
+    /// What a new machine should fetch.
+    #[error("the machine could not be told what to fetch")]
+    Fetch(#[from] FetchError),
     /// Several kinds of parties have this name.
     #[error("`{name}` is {}", listed(kinds))]
     Ambiguous {

@@ -1,10 +1,12 @@
-//! The account for machines that are nobody yet: how it comes to be, and what the broker lets its parties do.
+//! The account for machines that are nobody yet: how it comes to be, what the broker lets its parties do, and what is made for them.
+
+#![expect(clippy::disallowed_types, reason = "runs what a machine runs")]
 
 use std::fs;
 
 use muster_bus::{Bus, Bytes, Event};
 use muster_wire::enrol::Ticket;
-use muster_wire::token::Creds;
+use muster_wire::token::{Creds, KeyPair, PublicKey, Role, Trust};
 
 use crate::broker::{Broker, nats_server};
 use crate::world::{World, mode, pair, talk};
@@ -298,4 +300,198 @@ async fn a_broker_that_runs_learns_of_the_account_and_of_keys_that_a_provisioner
         talk(&revoked)
     );
     lost.await;
+}
+
+#[test]
+fn the_provisioners_host_gets_what_it_needs_and_secrets_are_its_own() {
+    let world = World::new(&["--port", "1"]);
+    let directory = world.scratch.path().join("provisioner");
+    let out = directory.to_str().unwrap();
+    let made = world.rpc(&["provision", "host", "provisioner", "--out", out]);
+    assert_eq!(made.status.code(), Some(0), "{}", talk(&made));
+    assert!(talk(&made).contains("can make nodes"), "{}", talk(&made));
+    for (file, expected) in [
+        ("service.creds", 0o600),
+        ("newcomers.creds", 0o600),
+        ("node-signing.nk", 0o600),
+        ("newcomers.jwt", 0o644),
+        ("account.jwt", 0o644),
+        ("ca.pem", 0o644),
+        ("provisioner.toml", 0o644),
+    ] {
+        assert_eq!(mode(&directory.join(file)), expected, "{file}");
+    }
+    let read = |file: &str| fs::read_to_string(directory.join(file)).unwrap();
+    let key = KeyPair::from_seed(read("node-signing.nk").trim()).unwrap();
+    let operator = world.json(&["org", "show", "-j"])["operator"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let operator = PublicKey::parse(&operator).unwrap();
+    let fleet = Trust::new(operator, read("account.jwt").trim()).unwrap();
+    assert_eq!(fleet.role(&key.public()), Some(Role::Node));
+    let newcomers = Trust::new(operator, read("newcomers.jwt").trim()).unwrap();
+    let now = 1_000 * std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    for (file, trust) in [("service.creds", &fleet), ("newcomers.creds", &newcomers)] {
+        let creds = Creds::parse(&read(file)).unwrap();
+        assert_eq!(
+            trust.verify_user(creds.jwt(), now).unwrap().role,
+            Role::Service
+        );
+    }
+    let config: toml::Table = toml::from_str(&read("provisioner.toml")).unwrap();
+    let section = &config["plugins"]["provisioner"]["newcomers"];
+    assert_eq!(
+        section["node_key"].as_str(),
+        Some("/etc/muster/provisioner/node-signing.nk")
+    );
+    let again = world.rpc(&["provision", "host", "provisioner", "--out", out]);
+    assert_eq!(again.status.code(), Some(1), "{}", talk(&again));
+    world.ok(&["provision", "host", "provisioner", "--out", out, "--renew"]);
+}
+
+fn user_data(world: &World, more: &[&str]) -> (String, serde_json::Value) {
+    let args = [
+        "provision",
+        "token",
+        "--names",
+        "web-*.acme.net",
+        "--name",
+        "web",
+    ];
+    if !world.org().join("creds/newcomers/web.creds").exists() {
+        world.ok(&args);
+    }
+    let token = world.org().join("creds/newcomers/web.creds");
+    let args = ["provision", "user-data", "--token", token.to_str().unwrap()];
+    let text = world.ok(&[&args, more].concat());
+    let document = serde_saphyr::from_str(&text).unwrap();
+    (text, document)
+}
+
+#[test]
+fn user_data_makes_the_files_that_the_daemon_reads() {
+    let world = World::new(&["--port", "1"]);
+    let settings = [
+        "--config",
+        "log.level=debug",
+        "--config",
+        "facts.refresh_seconds=60",
+    ];
+    let (_, document) = user_data(&world, &settings);
+    let root = tempfile::tempdir().unwrap();
+    for file in document["write_files"].as_array().unwrap() {
+        let path = root
+            .path()
+            .join(file["path"].as_str().unwrap().trim_start_matches('/'));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let content = file["content"].as_str().unwrap();
+        fs::write(&path, content).unwrap();
+        let secret = content.contains("USER NKEY SEED");
+        let expected = if secret { "0600" } else { "0644" };
+        assert_eq!(file["permissions"], expected, "{}", path.display());
+    }
+    let etc = root.path().join("etc/muster");
+    let read = |file: &str| fs::read_to_string(etc.join(file)).unwrap();
+    Creds::parse(&read("bootstrap.creds")).unwrap();
+    let config: toml::Table = toml::from_str(&read("rpcd.toml")).unwrap();
+    assert_eq!(
+        config["provisioning"]["credentials"].as_str(),
+        Some("bootstrap.creds")
+    );
+    assert_eq!(config["log"]["level"].as_str(), Some("debug"));
+    assert_eq!(config["facts"]["refresh_seconds"].as_integer(), Some(60));
+    assert_eq!(config["facts"]["cloud"].as_str(), Some("auto"));
+    let operator = PublicKey::parse(config["trust"]["operator"].as_str().unwrap()).unwrap();
+    Trust::new(operator, read("newcomers.jwt").trim()).unwrap();
+    assert!(read("ca.pem").contains("BEGIN CERTIFICATE"));
+    assert!(read("policies/provision.policy").contains("allow\tprovisioner\t*"));
+}
+
+/// The script of a first boot, with stand-ins for what it calls: what was not what it should be is not installed.
+#[test]
+fn a_package_that_is_not_what_was_meant_is_not_installed_and_nothing_is_started() {
+    let world = World::new(&["--port", "1"]);
+    let package = b"a package";
+    let sum = "1ebd4f87a2ef8eb7bba0a3f3f0bb7d1ee1a1ba8a6b84b09ec1b7ae8f3b6bd63a";
+    let machine = tempfile::tempdir().unwrap();
+    let bin = machine.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::write(machine.path().join("package"), package).unwrap();
+    let record = "echo \"$(basename \"$0\") $*\" >> \"$MACHINE/ran\"\n";
+    let stand_in = |name: &str, body: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = bin.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{record}{body}")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    stand_in(
+        "curl",
+        "while [ \"$1\" != -o ]; do shift; done\ncp \"$MACHINE/package\" \"$2\"\n",
+    );
+    stand_in("apt-get", "test -s \"$3\"\n");
+    stand_in("systemctl", "");
+    let boot = |sum: &str| {
+        let url = "https://pkg.acme.net/rpcd_0.1.0_amd64.deb";
+        let (_, document) = user_data(&world, &["--package-url", url, "--sha256", sum]);
+        let command = document["runcmd"][0].as_array().unwrap().clone();
+        let words: Vec<&str> = command.iter().map(|word| word.as_str().unwrap()).collect();
+        let _ = fs::remove_file(machine.path().join("ran"));
+        let path = format!("{}:/usr/bin:/bin", bin.display());
+        let status = std::process::Command::new(words[0])
+            .args(&words[1..])
+            .env("PATH", path)
+            .env("MACHINE", machine.path())
+            .output()
+            .unwrap();
+        let ran = fs::read_to_string(machine.path().join("ran")).unwrap();
+        (status.status.success(), ran)
+    };
+    let (passed, ran) = boot(sum);
+    assert!(
+        !passed && !ran.contains("apt-get") && !ran.contains("systemctl"),
+        "{ran}"
+    );
+    let output = std::process::Command::new("sha256sum")
+        .arg(machine.path().join("package"))
+        .output()
+        .unwrap();
+    let right = String::from_utf8(output.stdout).unwrap();
+    let (passed, ran) = boot(right.split(' ').next().unwrap());
+    assert!(passed, "{ran}");
+    assert!(ran.contains("apt-get install -y"), "{ran}");
+    assert!(
+        ran.ends_with("systemctl restart --no-block rpcd\n"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn user_data_is_not_made_of_what_would_not_work() {
+    let world = World::new(&["--port", "1"]);
+    user_data(&world, &[]);
+    let token = world.org().join("creds/newcomers/web.creds");
+    let token = token.to_str().unwrap();
+    world.ok(&["org", "add", "user", "rip"]);
+    let user = world.org().join("creds/users/rip.creds");
+    let refused = world.rpc(&["provision", "user-data", "--token", user.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1), "{}", talk(&refused));
+    for more in [
+        &["--package-url", "https://x/y.deb"][..],
+        &["--sha256", "00"],
+        &["--apt", "-y"],
+        &["--config", "nothing"],
+    ] {
+        let args = ["provision", "user-data", "--token", token];
+        let refused = world.rpc(&[&args, more].concat());
+        assert_eq!(
+            refused.status.code(),
+            Some(4),
+            "{more:?}: {}",
+            talk(&refused)
+        );
+    }
+    world.rpc(&["org", "revoke", "web", "--yes"]);
+    let refused = world.rpc(&["provision", "user-data", "--token", token]);
+    assert!(talk(&refused).contains("revoked"), "{}", talk(&refused));
 }

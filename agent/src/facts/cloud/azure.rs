@@ -1,0 +1,67 @@
+//! Azure's instance metadata service: one JSON document, for whoever sends the header `Metadata: true`.
+
+use serde_json::Value;
+
+use super::Told;
+use super::http::Session;
+
+/// The version of the service that is spoken.
+const PATH: &str = "/metadata/instance?api-version=2021-02-01&format=json";
+
+/// Asks; nothing if whoever is there is not it.
+pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
+    let Ok(Some(document)) = session.document(PATH, &[("Metadata", "true")]) else {
+        return Ok(None);
+    };
+    let text = |path: &str| {
+        let value = document.pointer(path)?.as_str()?;
+        (!value.is_empty()).then(|| value.to_owned())
+    };
+    let Some(instance_id) = text("/compute/vmId") else {
+        return Ok(None);
+    };
+    let address = "/network/interface/0/ipv4/ipAddress/0";
+    Ok(Some(Told {
+        instance_id: Some(instance_id),
+        hostname: text("/compute/osProfile/computerName").or_else(|| text("/compute/name")),
+        region: text("/compute/location"),
+        zone: text("/compute/zone"),
+        kind: text("/compute/vmSize"),
+        image: image(&document),
+        account: text("/compute/subscriptionId"),
+        local_ip: text(&format!("{address}/privateIpAddress")),
+        public_ip: text(&format!("{address}/publicIpAddress")),
+        tags: tags(&document),
+        flat: Vec::new(),
+    }))
+}
+
+/// The gallery's name for it, or publisher, offer, sku and version.
+fn image(document: &Value) -> Option<String> {
+    let reference = document.pointer("/compute/storageProfile/imageReference")?;
+    let text = |name: &str| {
+        reference
+            .get(name)?
+            .as_str()
+            .filter(|text| !text.is_empty())
+    };
+    if let Some(id) = text("id") {
+        return Some(id.to_owned());
+    }
+    let parts: Vec<&str> = ["publisher", "offer", "sku", "version"]
+        .into_iter()
+        .filter_map(text)
+        .collect();
+    (!parts.is_empty()).then(|| parts.join(":"))
+}
+
+fn tags(document: &Value) -> Vec<(String, String)> {
+    let tags = document
+        .pointer("/compute/tagsList")
+        .and_then(Value::as_array);
+    let pair = |tag: &Value| {
+        let text = |name: &str| Some(tag.get(name)?.as_str()?.to_owned());
+        Some((text("name")?, text("value")?))
+    };
+    tags.into_iter().flatten().filter_map(pair).collect()
+}

@@ -1,0 +1,115 @@
+//! Amazon's instance metadata service, version 2: a session token first, then paths of plain text.
+//!
+//! Version 1, without a token, is asked only where the configuration allows it: whoever can make the machine fetch an address could
+//! ask it too.
+
+use super::http::Session;
+use super::{Told, region_of};
+
+/// How long the session may last, in seconds.
+const TTL: &str = "60";
+/// Longest session token that is sent back.
+const TOKEN_BYTES: usize = 1024;
+/// What is asked for, below `/latest/meta-data/`. Each becomes a fact of its own too: `ec2_placement_availability_zone`.
+const PATHS: [&str; 17] = [
+    "instance-id",
+    "instance-type",
+    "ami-id",
+    "ami-launch-index",
+    "instance-life-cycle",
+    "hostname",
+    "local-hostname",
+    "local-ipv4",
+    "mac",
+    "placement/availability-zone",
+    "placement/availability-zone-id",
+    "placement/region",
+    "profile",
+    "public-hostname",
+    "public-ipv4",
+    "reservation-id",
+    "security-groups",
+];
+/// Most tags that are asked for, a question each.
+const TAGS: usize = 32;
+
+/// Asks; nothing if whoever is there is not it.
+pub(super) fn ask(session: &Session<'_>, imds_v1: bool) -> Result<Option<Told>, String> {
+    let ttl = [("X-aws-ec2-metadata-token-ttl-seconds", TTL)];
+    let token = match session.put("/latest/api/token", &ttl) {
+        Ok(token) => token.filter(|token| is_token(token)),
+        Err(_) if imds_v1 => None,
+        Err(problem) => return Err(problem),
+    };
+    if token.is_none() && !imds_v1 {
+        return Ok(None);
+    }
+    let headers: Vec<_> = token
+        .iter()
+        .map(|token| ("X-aws-ec2-metadata-token", token.as_str()))
+        .collect();
+    let get = |path: &str| session.value(&format!("/latest/meta-data/{path}"), &headers);
+    if !get("instance-id")?.is_some_and(|id| is_instance(id.trim())) {
+        return Ok(None);
+    }
+    let mut told = Told::default();
+    for path in PATHS {
+        if let Some(value) = get(path)? {
+            enter(&mut told, path, value);
+        }
+    }
+    if told.region.is_none() {
+        told.region = told.zone.as_deref().and_then(region_of);
+        let flat = told.region.clone();
+        told.flat
+            .extend(flat.map(|region| ("ec2_placement_region".to_owned(), region)));
+    }
+    // Offered where the instance's options allow it.
+    if let Some(names) = get("tags/instance/")? {
+        for name in names.lines().filter(|name| is_tag(name)).take(TAGS) {
+            if let Some(value) = get(&format!("tags/instance/{name}"))? {
+                told.tags.push((name.to_owned(), value));
+            }
+        }
+    }
+    Ok(Some(told))
+}
+
+fn enter(told: &mut Told, path: &str, value: String) {
+    let value = value.trim().to_owned();
+    match path {
+        "instance-id" => told.instance_id = Some(value.clone()),
+        "instance-type" => told.kind = Some(value.clone()),
+        "ami-id" => told.image = Some(value.clone()),
+        // What the operator may have chosen counts; the other is derived from the address.
+        "hostname" => told.hostname = Some(value.clone()),
+        "local-hostname" if told.hostname.is_none() => told.hostname = Some(value.clone()),
+        "local-ipv4" => told.local_ip = Some(value.clone()),
+        "public-ipv4" => told.public_ip = Some(value.clone()),
+        "placement/availability-zone" => told.zone = Some(value.clone()),
+        "placement/region" => told.region = Some(value.clone()),
+        _ => {}
+    }
+    let name = format!("ec2_{}", path.replace(['/', '-'], "_"));
+    told.flat.push((name, value));
+}
+
+/// What may be in a header that is sent back.
+fn is_token(text: &str) -> bool {
+    let text = text.trim_end();
+    (1..=TOKEN_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// An instance's name, as Amazon's are: it tells its service from somebody who answers everything.
+fn is_instance(id: &str) -> bool {
+    let hexadecimal = |rest: &str| {
+        (8..=17).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    id.strip_prefix("i-").is_some_and(hexadecimal)
+}
+
+/// A name that can be part of a path.
+fn is_tag(name: &str) -> bool {
+    let belongs = |c: char| c.is_ascii_alphanumeric() || "_.:=+@-".contains(c);
+    !name.is_empty() && name.len() <= super::NAME_CHARS && name.chars().all(belongs)
+}

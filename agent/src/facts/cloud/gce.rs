@@ -1,0 +1,50 @@
+//! Google's metadata server: a header in each question, and the same in each answer.
+//!
+//! Attributes of instance and project are not asked for: start-up scripts and keys are among them.
+
+use super::Told;
+use super::http::Session;
+
+const FLAVOR: &str = "Metadata-Flavor";
+const GOOGLE: &str = "Google";
+
+/// Asks; nothing if whoever is there is not it.
+pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
+    let headers = [(FLAVOR, GOOGLE)];
+    let first = session.get("/computeMetadata/v1/instance/id", &headers)?;
+    let flavor = first.headers().get(FLAVOR);
+    if first.status() != 200 || flavor.is_none_or(|flavor| flavor != GOOGLE) {
+        return Ok(None);
+    }
+    let get = |path: &str| session.value(&format!("/computeMetadata/v1/{path}"), &headers);
+    let zone = get("instance/zone")?.map(last);
+    let tags = session.document("/computeMetadata/v1/instance/tags?alt=json", &headers)?;
+    let tags = tags.as_ref().and_then(|tags| tags.as_array());
+    let tags = tags.into_iter().flatten().filter_map(|tag| tag.as_str());
+    Ok(Some(Told {
+        instance_id: get("instance/id")?,
+        hostname: get("instance/hostname")?,
+        // europe-west1-b is in europe-west1.
+        region: zone
+            .as_deref()
+            .and_then(|zone| Some(zone.rsplit_once('-')?.0.to_owned())),
+        zone,
+        kind: get("instance/machine-type")?.map(last),
+        image: get("instance/image")?.map(last),
+        account: get("project/project-id")?,
+        local_ip: get("instance/network-interfaces/0/ip")?,
+        public_ip: get("instance/network-interfaces/0/access-configs/0/external-ip")?
+            .filter(|address| !address.trim().is_empty()),
+        // Google's tags have no values.
+        tags: tags
+            .map(|tag| (tag.to_owned(), "true".to_owned()))
+            .collect(),
+        flat: Vec::new(),
+    }))
+}
+
+/// `projects/123/zones/europe-west1-b` is that zone.
+fn last(path: String) -> String {
+    let path = path.trim();
+    path.rsplit('/').next().unwrap_or(path).to_owned()
+}

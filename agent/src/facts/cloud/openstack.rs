@@ -1,0 +1,43 @@
+//! OpenStack's metadata service: one JSON document, and the type of the machine where it answers Amazon's questions too.
+//!
+//! The document can hold a root password; only what is named here is taken from it.
+
+use serde_json::Value;
+
+use super::Told;
+use super::http::Session;
+
+/// Asks; nothing if whoever is there is not it.
+pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
+    let Ok(Some(document)) = session.document("/openstack/latest/meta_data.json", &[]) else {
+        return Ok(None);
+    };
+    let text = |name: &str| Some(document.get(name)?.as_str()?.to_owned());
+    let Some(instance_id) = text("uuid") else {
+        return Ok(None);
+    };
+    let beside = |path: &str| {
+        let value = session.value(&format!("/latest/meta-data/{path}"), &[]);
+        value
+            .ok()
+            .flatten()
+            .filter(|value| !value.trim().is_empty())
+    };
+    let tags = document.get("meta").and_then(Value::as_object);
+    let tags = tags.into_iter().flatten();
+    Ok(Some(Told {
+        instance_id: Some(instance_id),
+        hostname: text("hostname").or_else(|| text("name")),
+        region: None,
+        zone: text("availability_zone"),
+        kind: beside("instance-type"),
+        image: beside("ami-id"),
+        account: text("project_id"),
+        local_ip: beside("local-ipv4"),
+        public_ip: beside("public-ipv4"),
+        tags: tags
+            .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+            .collect(),
+        flat: Vec::new(),
+    }))
+}

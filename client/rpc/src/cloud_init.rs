@@ -1,0 +1,272 @@
+//! User data for a cloud's new machines, as cloud-init reads it: files, the daemon's package, and its start.
+//!
+//! Pure: what goes in is written down, nothing is read or asked. Only block literals and texts in double quotes are used, so that no
+//! content can be taken for structure.
+
+use std::fmt::Write as _;
+
+/// Where the daemon's configuration is on a machine.
+pub const DIRECTORY: &str = "/etc/muster";
+/// Where the unit file is put beside a bare program.
+const UNIT: &str = "/etc/systemd/system/rpcd.service";
+/// The unit file.
+const UNIT_TEXT: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../packaging/rpcd.service"
+));
+
+/// A file on the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Where.
+    pub path: String,
+    /// Its permission bits.
+    pub mode: u32,
+    /// What is in it.
+    pub content: String,
+}
+
+/// How the daemon comes to the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Install {
+    /// It is in the image.
+    Image,
+    /// The image's package sources have it.
+    Package(String),
+    /// It is fetched, and compared.
+    Fetch(Fetch),
+}
+
+/// A package, or the bare program, from an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetch {
+    url: String,
+    sha256: String,
+    kind: FileKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FileKind {
+    Deb,
+    Rpm,
+    Program,
+}
+
+/// Why something cannot be fetched.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// Not an address that can stand in a command.
+    #[error(
+        "`{0}` is no address to fetch from; it begins with https:// or http://, and has no spaces or quotes"
+    )]
+    Url(String),
+    /// Not a checksum.
+    #[error("`{0}` is no SHA-256 checksum: 64 hexadecimal digits, as sha256sum prints them")]
+    Checksum(String),
+}
+
+impl Fetch {
+    /// A file at this address that has this checksum. Whoever is between cannot change it, whatever the scheme.
+    pub fn new(url: &str, sha256: &str) -> Result<Self, FetchError> {
+        let belongs = |c: char| c.is_ascii_alphanumeric() || "-._~:/?&=%+@,".contains(c);
+        let known = url.starts_with("https://") || url.starts_with("http://");
+        if !known || !url.chars().all(belongs) {
+            return Err(FetchError::Url(url.chars().take(200).collect()));
+        }
+        let hexadecimal = |byte: u8| byte.is_ascii_hexdigit();
+        if sha256.len() != 64 || !sha256.bytes().all(hexadecimal) {
+            return Err(FetchError::Checksum(sha256.chars().take(80).collect()));
+        }
+        let path = url.split('?').next().unwrap_or_default();
+        let kind = match path.rsplit_once('.').map(|(_, extension)| extension) {
+            Some("deb") => FileKind::Deb,
+            Some("rpm") => FileKind::Rpm,
+            _ => FileKind::Program,
+        };
+        Ok(Self {
+            url: url.to_owned(),
+            sha256: sha256.to_ascii_lowercase(),
+            kind,
+        })
+    }
+}
+
+/// The document. It is a secret if one of the files is.
+pub fn document(files: &[File], install: &Install) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut text, files, install);
+    text
+}
+
+fn write(text: &mut String, files: &[File], install: &Install) -> std::fmt::Result {
+    text.push_str(
+        "#cloud-config\n\
+         # Made by `rpc provision user-data`. It holds a bootstrap token: whoever reads it can ask to be enrolled.\n\
+         write_files:\n",
+    );
+    let unit = File {
+        path: UNIT.to_owned(),
+        mode: 0o644,
+        content: UNIT_TEXT.to_owned(),
+    };
+    let bare = matches!(install, Install::Fetch(fetch) if fetch.kind == FileKind::Program);
+    for file in files.iter().chain(bare.then_some(&unit)) {
+        writeln!(text, "  - path: {}", quoted(&file.path))?;
+        writeln!(text, "    owner: \"root:root\"")?;
+        writeln!(text, "    permissions: \"{:04o}\"", file.mode)?;
+        writeln!(text, "    content: |")?;
+        block(text, &file.content, 6);
+    }
+    if let Install::Package(name) = install {
+        writeln!(
+            text,
+            "package_update: true\npackages:\n  - {}",
+            quoted(name)
+        )?;
+    }
+    writeln!(text, "runcmd:\n  - - \"sh\"\n    - \"-c\"\n    - |")?;
+    block(text, &script(install), 6);
+    Ok(())
+}
+
+/// What is run at the end of the first boot. The daemon is started only when all before has succeeded.
+fn script(install: &Install) -> String {
+    let mut script = "set -eu\n".to_owned();
+    if let Install::Fetch(fetch) = install {
+        let Fetch { url, sha256, kind } = fetch;
+        let (name, install) = match kind {
+            FileKind::Deb => ("rpcd.deb", "apt-get install -y \"$there/rpcd.deb\""),
+            FileKind::Rpm => ("rpcd.rpm", "dnf install -y \"$there/rpcd.rpm\""),
+            FileKind::Program => (
+                "rpcd",
+                "install -m 0755 \"$there/rpcd\" /usr/local/sbin/rpcd",
+            ),
+        };
+        let _ = write!(
+            script,
+            "there=$(mktemp -d)\n\
+             trap 'rm -rf \"$there\"' EXIT\n\
+             for pause in 2 5 15 30 60; do\n\
+             \x20 curl -fsSL -o \"$there/{name}\" '{url}' && break\n\
+             \x20 sleep \"$pause\"\n\
+             done\n\
+             echo \"{sha256}  $there/{name}\" | sha256sum -c -\n\
+             {install}\n"
+        );
+    }
+    script.push_str(
+        "systemctl daemon-reload\n\
+         systemctl enable rpcd\n\
+         systemctl restart --no-block rpcd\n",
+    );
+    script
+}
+
+/// The lines of a block literal. A line of its own that is blank stays without spaces at its end.
+fn block(text: &mut String, content: &str, indent: usize) {
+    for line in content.lines() {
+        if !line.is_empty() {
+            text.extend(std::iter::repeat_n(' ', indent));
+            text.push_str(line);
+        }
+        text.push('\n');
+    }
+}
+
+/// A text in double quotes: JSON's are YAML's.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::{Fetch, File, Install, document};
+
+    const SUM: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+    fn files() -> Vec<File> {
+        let file = |path: &str, mode, content: &str| File {
+            path: path.to_owned(),
+            mode,
+            content: content.to_owned(),
+        };
+        vec![
+            file(
+                "/etc/muster/rpcd.toml",
+                0o644,
+                "[broker]\nurls = [\"tls://b:4222\"]\n\n[trust]\noperator = \"O\"\n",
+            ),
+            file(
+                "/etc/muster/bootstrap.creds",
+                0o600,
+                "-----BEGIN-----\nsecret: # - {}\n",
+            ),
+        ]
+    }
+
+    fn parsed(text: &str) -> Value {
+        assert!(text.starts_with("#cloud-config\n"));
+        serde_saphyr::from_str(text).unwrap()
+    }
+
+    fn installs() -> Vec<(&'static str, Install)> {
+        let fetch = |url: &str| Install::Fetch(Fetch::new(url, SUM).unwrap());
+        vec![
+            ("image", Install::Image),
+            ("package", Install::Package("rpcd".to_owned())),
+            (
+                "deb",
+                fetch("https://pkg.acme.net/rpcd_0.1.0_amd64.deb?x=1"),
+            ),
+            ("rpm", fetch("https://pkg.acme.net/rpcd-0.1.0.rpm")),
+            ("program", fetch("http://pkg.acme.net/rpcd")),
+        ]
+    }
+
+    #[test]
+    fn every_file_comes_back_from_the_document_with_its_mode() {
+        for (name, install) in installs() {
+            let text = document(&files(), &install);
+            let written = parsed(&text)["write_files"].as_array().unwrap().clone();
+            for file in files() {
+                let found = written
+                    .iter()
+                    .find(|found| found["path"] == *file.path)
+                    .unwrap();
+                assert_eq!(found["content"], *file.content, "{name}");
+                assert_eq!(found["permissions"], format!("{:04o}", file.mode));
+                assert_eq!(found["owner"], "root:root");
+            }
+            assert_eq!(written.len(), if name == "program" { 3 } else { 2 });
+            assert!(!text.lines().any(|line| line.ends_with(' ')), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_document_is_this() {
+        for (name, install) in installs() {
+            insta::assert_snapshot!(format!("cloud_init_{name}"), document(&files(), &install));
+        }
+    }
+
+    #[test]
+    fn what_could_leave_its_quotes_is_not_fetched() {
+        for url in [
+            "ftp://x/y.deb",
+            "https://x/y.deb' && rm -rf /",
+            "https://x/$(id).deb",
+            "https://x/`id`.deb",
+            "https://x/a b.deb",
+            "rpcd.deb",
+            "https://x/\n.deb",
+        ] {
+            assert!(Fetch::new(url, SUM).is_err(), "{url}");
+        }
+        for sum in ["", "abc", &SUM.replace('9', "g"), &format!("{SUM}0")] {
+            assert!(Fetch::new("https://x/y.deb", sum).is_err(), "{sum}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The account of machines that are nobody yet: bootstrap tokens, and a service that lets machines in, as small as it can be.
+
+use std::sync::Arc;
+
+use muster_bus::Subscription;
+use muster_wire::enrol::{Enroller, Handled, MemoryRoll, Offer, Outcome, Parts};
+use muster_wire::identity::Identity;
+use muster_wire::sign::Signer;
+use muster_wire::subject;
+use muster_wire::token::claims::{Account, Limits, ScopedKey, SigningKeyEntry, User};
+use muster_wire::token::encode::{self, Validity};
+use muster_wire::token::{Creds, KeyKind, KeyPair, PublicKey, Role, Trust};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::nats_server::NatsServer;
+use crate::organisation::{Organisation, connect};
+
+/// Keys and token of the newcomers' account.
+#[derive(Debug)]
+pub struct Newcomers {
+    account: KeyPair,
+    newcomer: KeyPair,
+    enroller: KeyPair,
+    token: String,
+    issued_at: u64,
+}
+
+impl Newcomers {
+    pub(crate) fn new(operator: &KeyPair, issued_at: u64) -> Self {
+        let [account, newcomer, enroller] =
+            [(); 3].map(|()| KeyPair::generate(KeyKind::Account).unwrap());
+        let entry = |key: &KeyPair, role: Role| {
+            let template = role.template_among_newcomers().unwrap();
+            SigningKeyEntry::Scoped(Box::new(ScopedKey::new(key.public(), role, template)))
+        };
+        let keys = vec![
+            entry(&newcomer, Role::Newcomer),
+            entry(&enroller, Role::Service),
+        ];
+        let claims = Account::new(Limits::default(), keys);
+        let validity = Validity::from(issued_at);
+        let token = encode::account("newcomers", account.public(), claims, validity, operator);
+        Self {
+            token: token.unwrap(),
+            account,
+            newcomer,
+            enroller,
+            issued_at,
+        }
+    }
+
+    /// The account.
+    pub fn account(&self) -> PublicKey {
+        self.account.public()
+    }
+
+    /// The account's token.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// A bootstrap credential with these tags, which ends at this second.
+    pub fn bootstrap(&self, tags: &[&str], expires: Option<u64>) -> Signer {
+        self.party(&self.newcomer, "bootstrap", tags, expires)
+    }
+
+    fn party(&self, role: &KeyPair, name: &str, tags: &[&str], expires: Option<u64>) -> Signer {
+        let key = KeyPair::generate(KeyKind::User).unwrap();
+        let tags = tags.iter().map(ToString::to_string).collect();
+        let claims = User::new(self.account(), tags);
+        let validity = Validity {
+            issued_at: self.issued_at,
+            expires,
+        };
+        let name = Identity::parse(name).unwrap();
+        let token = encode::user(&name, key.public(), claims, validity, role).unwrap();
+        Signer::new(Creds::new(&token, key).unwrap()).unwrap()
+    }
+}
+
+/// A service that lets machines in; it ends with its owner.
+#[derive(Debug)]
+pub struct Door {
+    enroller: Arc<Enroller<MemoryRoll>>,
+    working: JoinHandle<()>,
+    /// Who was answered, and how, in order.
+    pub answered: mpsc::UnboundedReceiver<(Identity, Outcome)>,
+}
+
+impl Door {
+    /// Opens it. `provisioning`: whether machines that come in are to be provisioned further.
+    pub async fn open(
+        organisation: &Organisation,
+        server: &NatsServer,
+        provisioning: bool,
+    ) -> Self {
+        let newcomers = organisation.newcomers();
+        let service = newcomers.party(&newcomers.enroller, "provisioner", &[], None);
+        let operator = organisation.trust().operator();
+        let enroller = Enroller::new(Parts {
+            newcomers: Trust::new(operator, newcomers.token()).unwrap(),
+            fleet: organisation.trust(),
+            service: service.clone(),
+            node_role: organisation.role_key(Role::Node).clone(),
+            offer: Offer {
+                collectives: vec![organisation.collective().clone()],
+                urls: Vec::new(),
+                lifetime: None,
+                provisioning,
+            },
+            roll: MemoryRoll::default(),
+        });
+        let enroller = Arc::new(enroller.unwrap());
+        let bus = connect(server, &service).await;
+        let mut wishes = bus
+            .subscribe_all(&[subject::ENROL.to_owned()])
+            .await
+            .unwrap();
+        let mut wishes: Subscription = wishes.remove(0);
+        let (tell, answered) = mpsc::unbounded_channel();
+        let working = Arc::clone(&enroller);
+        let working = tokio::spawn(async move {
+            while let Some(message) = wishes.next().await {
+                let handled = working.handle(message.payload(), crate::now()).await;
+                let Ok(Handled::Answered {
+                    wish,
+                    outcome,
+                    bytes,
+                }) = handled
+                else {
+                    continue;
+                };
+                let _ = tell.send((wish.hello.identity, outcome));
+                let to = message.reply_to().unwrap();
+                bus.publish(to, bytes.into()).await.unwrap();
+            }
+        });
+        Self {
+            enroller,
+            working,
+            answered,
+        }
+    }
+
+    /// Who came in.
+    pub fn roll(&self) -> &MemoryRoll {
+        self.enroller.roll()
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.working.abort();
+    }
+}

@@ -1,0 +1,38 @@
+//! Wishes to be enrolled and their answers, patterns of names, tickets: whatever is read is written again as the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use muster_wire::enrol::{Answer, Hello, NamePattern, Ticket, TicketFact};
+use muster_wire::identity::Identity;
+use muster_wire::sign::{Envelope, Kind};
+
+fuzz_target!(|bytes: &[u8]| {
+    for kind in [Kind::Hello, Kind::Welcome] {
+        let _ = Envelope::decode(kind, bytes);
+    }
+    if let Ok(hello) = serde_json::from_slice::<Hello>(bytes) {
+        let again = serde_json::to_vec(&hello).expect("a wish is written");
+        let read: Hello = serde_json::from_slice(&again).expect("and read back");
+        assert_eq!(read, hello);
+    }
+    if let Ok(answer) = serde_json::from_slice::<Answer>(bytes) {
+        let again = serde_json::to_vec(&answer).expect("an answer is written");
+        let read: Answer = serde_json::from_slice(&again).expect("and read back");
+        assert_eq!(read, answer);
+    }
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Some((pattern, name)) = text.split_once('\n')
+        && let (Ok(pattern), Ok(name)) = (NamePattern::parse(pattern), Identity::parse(name))
+    {
+        let _ = pattern.matches(&name);
+        assert!(NamePattern::parse("**").expect("a pattern").matches(&name));
+    }
+    let tags: Vec<String> = text.lines().map(str::to_owned).collect();
+    if let Ok(ticket) = Ticket::of(&tags) {
+        let again = ticket.tags().expect("a ticket has tags");
+        assert_eq!(Ticket::of(&again).expect("and is read from them"), ticket);
+    }
+    let _ = text.parse::<TicketFact>();
+});
