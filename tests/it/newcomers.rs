@@ -88,7 +88,7 @@ fn metadata_service(document: Value) -> String {
             let mut stream = stream.unwrap();
             let mut bytes = [0; 4096];
             let length = stream.read(&mut bytes).unwrap_or(0);
-            let asked = String::from_utf8_lossy(&bytes[..length]).into_owned();
+            let asked = String::from_utf8_lossy(bytes.get(..length).unwrap()).into_owned();
             let (status, body) = if asked.starts_with("GET /openstack/latest/meta_data.json ") {
                 ("200 OK", document.to_string())
             } else {
@@ -108,7 +108,7 @@ async fn fact(caller: &Caller, node: &str, fact: &str) -> Value {
     let answer = caller
         .ask(node, "rpcutil", "get_fact", json!({"fact": fact}))
         .await;
-    answer.reply.data["value"].clone()
+    answer.reply.data.get("value").cloned().unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -386,7 +386,7 @@ async fn a_hundred_machines_come_in_at_once_each_as_itself() {
     let took = begun.elapsed();
     say(&format!("100 machines were enrolled in {took:?}"));
     assert_eq!(door.roll().entries().len(), 100);
-    assert!(took < Duration::from_secs(60), "{took:?}");
+    assert!(took < Duration::from_mins(1), "{took:?}");
 }
 
 #[expect(clippy::print_stderr, reason = "a figure beside the test's result")]

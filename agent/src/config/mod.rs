@@ -109,6 +109,7 @@ impl Config {
 
     /// The same for a machine that was enrolled: what it was told then stands where nobody has set anything, and its credentials and
     /// account are those that it keeps itself.
+    #[must_use]
     pub fn enrolled(&self, told: &Enrolled, home: &Home) -> Self {
         let mut config = self.clone();
         let path = |path: PathBuf| Value::String(path.to_string_lossy().into_owned());

@@ -27,10 +27,10 @@ use crate::facts::{self, Machines};
 /// Between two attempts that came to nothing. The first is at once; what comes after is spread, as hundreds start together.
 const PAUSES: Backoff = Backoff {
     first: Duration::from_secs(1),
-    max: Duration::from_secs(60),
+    max: Duration::from_mins(1),
 };
 /// No pause that a service asks for is longer.
-const LONGEST: Duration = Duration::from_secs(600);
+const LONGEST: Duration = Duration::from_mins(10);
 /// How long a connection may take before the log says more about it.
 const CONNECTING: Duration = Duration::from_secs(20);
 /// What of the machine's facts travels with the wish.

@@ -9,19 +9,16 @@ use super::http::Session;
 const PATH: &str = "/metadata/instance?api-version=2021-02-01&format=json";
 
 /// Asks; nothing if whoever is there is not it.
-pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
-    let Ok(Some(document)) = session.document(PATH, &[("Metadata", "true")]) else {
-        return Ok(None);
-    };
+pub(super) fn ask(session: &Session<'_>) -> Option<Told> {
+    // Somebody else's answer may be no JSON at all.
+    let document = session.document(PATH, &[("Metadata", "true")]).ok()??;
     let text = |path: &str| {
         let value = document.pointer(path)?.as_str()?;
         (!value.is_empty()).then(|| value.to_owned())
     };
-    let Some(instance_id) = text("/compute/vmId") else {
-        return Ok(None);
-    };
+    let instance_id = text("/compute/vmId")?;
     let address = "/network/interface/0/ipv4/ipAddress/0";
-    Ok(Some(Told {
+    Some(Told {
         instance_id: Some(instance_id),
         hostname: text("/compute/osProfile/computerName").or_else(|| text("/compute/name")),
         region: text("/compute/location"),
@@ -33,7 +30,7 @@ pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
         public_ip: text(&format!("{address}/publicIpAddress")),
         tags: tags(&document),
         flat: Vec::new(),
-    }))
+    })
 }
 
 /// The gallery's name for it, or publisher, offer, sku and version.

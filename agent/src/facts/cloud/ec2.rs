@@ -55,7 +55,7 @@ pub(super) fn ask(session: &Session<'_>, imds_v1: bool) -> Result<Option<Told>, 
     let mut told = Told::default();
     for path in PATHS {
         if let Some(value) = get(path)? {
-            enter(&mut told, path, value);
+            enter(&mut told, path, value.trim());
         }
     }
     if told.region.is_none() {
@@ -75,23 +75,25 @@ pub(super) fn ask(session: &Session<'_>, imds_v1: bool) -> Result<Option<Told>, 
     Ok(Some(told))
 }
 
-fn enter(told: &mut Told, path: &str, value: String) {
-    let value = value.trim().to_owned();
-    match path {
-        "instance-id" => told.instance_id = Some(value.clone()),
-        "instance-type" => told.kind = Some(value.clone()),
-        "ami-id" => told.image = Some(value.clone()),
+fn enter(told: &mut Told, path: &str, value: &str) {
+    let known = match path {
+        "instance-id" => Some(&mut told.instance_id),
+        "instance-type" => Some(&mut told.kind),
+        "ami-id" => Some(&mut told.image),
         // What the operator may have chosen counts; the other is derived from the address.
-        "hostname" => told.hostname = Some(value.clone()),
-        "local-hostname" if told.hostname.is_none() => told.hostname = Some(value.clone()),
-        "local-ipv4" => told.local_ip = Some(value.clone()),
-        "public-ipv4" => told.public_ip = Some(value.clone()),
-        "placement/availability-zone" => told.zone = Some(value.clone()),
-        "placement/region" => told.region = Some(value.clone()),
-        _ => {}
+        "hostname" => Some(&mut told.hostname),
+        "local-hostname" if told.hostname.is_none() => Some(&mut told.hostname),
+        "local-ipv4" => Some(&mut told.local_ip),
+        "public-ipv4" => Some(&mut told.public_ip),
+        "placement/availability-zone" => Some(&mut told.zone),
+        "placement/region" => Some(&mut told.region),
+        _ => None,
+    };
+    if let Some(known) = known {
+        *known = Some(value.to_owned());
     }
     let name = format!("ec2_{}", path.replace(['/', '-'], "_"));
-    told.flat.push((name, value));
+    told.flat.push((name, value.to_owned()));
 }
 
 /// What may be in a header that is sent back.

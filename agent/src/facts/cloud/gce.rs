@@ -17,7 +17,7 @@ pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
         return Ok(None);
     }
     let get = |path: &str| session.value(&format!("/computeMetadata/v1/{path}"), &headers);
-    let zone = get("instance/zone")?.map(last);
+    let zone = get("instance/zone")?.as_deref().map(last);
     let tags = session.document("/computeMetadata/v1/instance/tags?alt=json", &headers)?;
     let tags = tags.as_ref().and_then(|tags| tags.as_array());
     let tags = tags.into_iter().flatten().filter_map(|tag| tag.as_str());
@@ -29,8 +29,8 @@ pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
             .as_deref()
             .and_then(|zone| Some(zone.rsplit_once('-')?.0.to_owned())),
         zone,
-        kind: get("instance/machine-type")?.map(last),
-        image: get("instance/image")?.map(last),
+        kind: get("instance/machine-type")?.as_deref().map(last),
+        image: get("instance/image")?.as_deref().map(last),
         account: get("project/project-id")?,
         local_ip: get("instance/network-interfaces/0/ip")?,
         public_ip: get("instance/network-interfaces/0/access-configs/0/external-ip")?
@@ -44,7 +44,7 @@ pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
 }
 
 /// `projects/123/zones/europe-west1-b` is that zone.
-fn last(path: String) -> String {
+fn last(path: &str) -> String {
     let path = path.trim();
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }

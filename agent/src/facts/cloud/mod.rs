@@ -43,7 +43,7 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// In the order in which they are tried: those first that say for certain who they are. OpenStack answers Amazon's questions too.
+    /// In the order in which they are tried: those first that say for certain who they are. `OpenStack` answers Amazon's questions too.
     const ALL: [Self; 4] = [Self::Gce, Self::Azure, Self::Openstack, Self::Ec2];
 
     /// The word in the configuration, and in the fact `cloud.provider`.
@@ -126,8 +126,8 @@ impl Cloud {
         match provider {
             Provider::Ec2 => ec2::ask(&session, self.imds_v1),
             Provider::Gce => gce::ask(&session),
-            Provider::Azure => azure::ask(&session),
-            Provider::Openstack => openstack::ask(&session),
+            Provider::Azure => Ok(azure::ask(&session)),
+            Provider::Openstack => Ok(openstack::ask(&session)),
         }
     }
 }

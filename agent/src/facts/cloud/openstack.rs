@@ -1,4 +1,4 @@
-//! OpenStack's metadata service: one JSON document, and the type of the machine where it answers Amazon's questions too.
+//! `OpenStack`'s metadata service: one JSON document, and the type of the machine where it answers Amazon's questions too.
 //!
 //! The document can hold a root password; only what is named here is taken from it.
 
@@ -8,14 +8,12 @@ use super::Told;
 use super::http::Session;
 
 /// Asks; nothing if whoever is there is not it.
-pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
-    let Ok(Some(document)) = session.document("/openstack/latest/meta_data.json", &[]) else {
-        return Ok(None);
-    };
+pub(super) fn ask(session: &Session<'_>) -> Option<Told> {
+    // Somebody else's answer may be no JSON at all.
+    let path = "/openstack/latest/meta_data.json";
+    let document = session.document(path, &[]).ok()??;
     let text = |name: &str| Some(document.get(name)?.as_str()?.to_owned());
-    let Some(instance_id) = text("uuid") else {
-        return Ok(None);
-    };
+    let instance_id = text("uuid")?;
     let beside = |path: &str| {
         let value = session.value(&format!("/latest/meta-data/{path}"), &[]);
         value
@@ -25,7 +23,7 @@ pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
     };
     let tags = document.get("meta").and_then(Value::as_object);
     let tags = tags.into_iter().flatten();
-    Ok(Some(Told {
+    Some(Told {
         instance_id: Some(instance_id),
         hostname: text("hostname").or_else(|| text("name")),
         region: None,
@@ -39,5 +37,5 @@ pub(super) fn ask(session: &Session<'_>) -> Result<Option<Told>, String> {
             .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
             .collect(),
         flat: Vec::new(),
-    }))
+    })
 }

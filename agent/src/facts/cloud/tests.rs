@@ -107,7 +107,7 @@ fn serve(
             body.len()
         );
         for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head.extend([name, ": ", &value, "\r\n"]);
         }
         head.push_str("\r\n");
         let mut stream = stream;

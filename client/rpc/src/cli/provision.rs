@@ -102,7 +102,7 @@ the image, and nowhere else.
 
 Examples:
   rpc provision user-data --token web.creds --apt rpcd > user-data
-  rpc provision user-data --token web.creds --config log.level=debug \\
+  rpc provision user-data --token web.creds --set log.level=debug \\
     --package-url https://pkg.acme.net/rpcd_0.1.0_amd64.deb --sha256 9f86d0...";
 
 /// `rpc provision host`.
@@ -140,8 +140,8 @@ pub struct UserData {
     #[arg(long, value_name = "HEX", requires = "package_url")]
     pub sha256: Option<String>,
     /// Setting for the machine's rpcd.toml; repeatable
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub config: Vec<Setting>,
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub settings: Vec<Setting>,
     /// Name of the service that provisions the machine, which it lets in by a policy
     #[arg(long, value_name = "NAME", default_value = "provisioner")]
     pub provisioner: Identity,

@@ -373,9 +373,9 @@ fn user_data(world: &World, more: &[&str]) -> (String, serde_json::Value) {
 fn user_data_makes_the_files_that_the_daemon_reads() {
     let world = World::new(&["--port", "1"]);
     let settings = [
-        "--config",
+        "--set",
         "log.level=debug",
-        "--config",
+        "--set",
         "facts.refresh_seconds=60",
     ];
     let (_, document) = user_data(&world, &settings);
@@ -480,7 +480,7 @@ fn user_data_is_not_made_of_what_would_not_work() {
         &["--package-url", "https://x/y.deb"][..],
         &["--sha256", "00"],
         &["--apt", "-y"],
-        &["--config", "nothing"],
+        &["--set", "nothing"],
     ] {
         let args = ["provision", "user-data", "--token", token];
         let refused = world.rpc(&[&args, more].concat());

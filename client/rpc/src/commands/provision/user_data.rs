@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use muster_wire::enrol::Ticket;
+use muster_wire::enrol::{NamePattern, Ticket};
 use muster_wire::token::Creds;
 use muster_wire::token::claims::User;
 use muster_wire::token::decode::{Decoded, decode};
@@ -67,7 +67,7 @@ fn check(
     let claims = decode::<User>(creds.jwt()).and_then(Decoded::verify);
     let tags = claims.map(|claims| claims.nats.tags).unwrap_or_default();
     let ticket = Ticket::of(&tags)?;
-    let names: Vec<&str> = ticket.names.iter().map(|name| name.as_str()).collect();
+    let names: Vec<&str> = ticket.names.iter().map(NamePattern::as_str).collect();
     let until = match creds.claims().exp {
         0 => "without end".to_owned(),
         at => format!("until {}", clock::written(at)),
@@ -130,7 +130,7 @@ fn config(args: &UserData, organisation: &Organisation) -> Result<String, Organi
     );
     set("provisioning.credentials", Value::from(BOOTSTRAP));
     set("facts.cloud", Value::from("auto"));
-    for Setting { key, value } in &args.config {
+    for Setting { key, value } in &args.settings {
         set(key, value.clone());
     }
     let body = toml::to_string(&table).map_err(|error| OrganisationError::Format {
