@@ -3,10 +3,16 @@
 //! A plugin that is new is entered here, and nowhere else in the daemon.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use muster_api::system::System;
+use muster_api::system::real::RealSystem;
 use muster_api::{Agent, Data, DataError};
+use muster_engine::lock::puppet_state;
 use muster_host::external::{Helper, Shelf};
 use muster_host::{Limits, Registry};
+use muster_restart::cycle::Places;
+use muster_restart::{Detached, Restarts, Store};
 use muster_wire::identity::Name;
 use serde::de::DeserializeOwned;
 
@@ -122,6 +128,7 @@ fn agents(config: &Config, desks: &Desks) -> Result<Vec<Agent>, AssembleError> {
         muster_package::agent()?,
         muster_permits::agent(desks.permits.clone())?,
         muster_process::agent()?,
+        muster_restart::agent(restarts(config)?)?,
         muster_service::agent()?,
     ];
     agents.extend(muster_catalog::agents(catalog_options(config)?)?);
@@ -161,6 +168,31 @@ pub(crate) fn provisioner_options(
     config: &Config,
 ) -> Result<muster_provisioner::Options, AssembleError> {
     plugin(config, "provisioner")
+}
+
+/// Where restarts are asked for on this node. Nothing is read or written before the first one.
+pub(crate) fn restarts(config: &Config) -> Result<Restarts, AssembleError> {
+    let catalog = catalog_options(config)?;
+    let system: Arc<dyn System> = Arc::new(RealSystem::new(config.paths.root.clone()));
+    let places = Places {
+        root: system.root().to_owned(),
+        engine: catalog.state_dir,
+        puppet: catalog
+            .puppet_state
+            .unwrap_or_else(|| puppet_state(system.root())),
+    };
+    let own = std::env::current_exe().map_err(AssembleError::Own)?;
+    Ok(Restarts::new(
+        restart_store(config),
+        places,
+        Arc::new(Detached(own)),
+        system,
+    ))
+}
+
+/// Where what is known of restarts is kept.
+pub(crate) fn restart_store(config: &Config) -> Store {
+    Store::new(config.paths.state.join("restart"))
 }
 
 /// The engine's state lies below the daemon's, unless the operator wants it elsewhere.

@@ -6,7 +6,7 @@
 //! - [`lookup`]: asks data sources what an expression needs to know, for the pipeline and for policies.
 //! - [`metrics`]: how it is, over HTTP, for those who watch machines.
 //! - [`newcomer`]: how a machine without credentials becomes a node.
-//! - [`apply`]: `rpcd apply`, which needs no daemon.
+//! - [`apply`]: `rpcd apply`, which needs no daemon. [`restart`]: of services and of the daemon, from the command line.
 //! - [`external`]: agents that come and go while the daemon runs.
 //! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`]: what a daemon is made of.
 
@@ -30,5 +30,7 @@ pub mod metrics;
 pub mod newcomer;
 pub mod pipeline;
 pub mod policy;
+mod presence;
+pub mod restart;
 pub mod seen;
 mod services;

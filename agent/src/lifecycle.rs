@@ -1,4 +1,5 @@
-//! A daemon's life: start, reload on HUP, refresh in between, stop on TERM or INT; and telling the service manager.
+//! A daemon's life: start, reload on HUP, refresh in between, stop on TERM or INT, or start anew on USR2; and telling the service
+//! manager.
 //!
 //! Signals are received from the first moment on: a daemon that still waits for its broker can be reloaded and stopped too.
 
@@ -7,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use muster_api::system::System;
-use muster_bus::BusError;
+use muster_api::system::{System, leave};
+use muster_bus::{Bus, BusError};
 use muster_host::external::Settle;
 use muster_wire::token::Trust;
 use sd_notify::NotifyState;
@@ -24,8 +25,9 @@ use crate::core::Core;
 use crate::daemon::Daemon;
 use crate::external::Externals;
 use crate::metrics;
-use crate::services;
 use crate::newcomer::{self, Home, NewcomerError};
+use crate::presence::{Presence, resume_restarts};
+use crate::services;
 
 /// How often it is looked whether the node is still to be provisioned.
 const LOOK: Duration = Duration::from_millis(500);
@@ -50,13 +52,26 @@ pub enum LifeError {
     Subscribe(#[source] BusError),
 }
 
+/// How a life ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// For good.
+    Stopped,
+    /// To begin anew, as the program is now.
+    Again,
+}
+
 /// Lives until a signal ends it.
-pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> {
+pub async fn live(config: &Config, config_file: &Path) -> Result<Ending, LifeError> {
     let mut signals = Signals::receive().map_err(LifeError::Signals)?;
+    leave::hear();
     let _until_the_end = assemble::possess(&config.paths.state)?;
-    let Some(config) = &arrive(config, &mut signals).await? else {
-        tracing::info!("stopped before this machine was enrolled");
-        return Ok(());
+    let config = &match arrive(config, &mut signals).await? {
+        Arrived::Node(config) => *config,
+        Arrived::Over(ending) => {
+            tracing::info!("stopped before this machine was enrolled");
+            return Ok(ending);
+        }
     };
     let Assembled {
         core,
@@ -81,7 +96,10 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
         config: config.clone(),
         ready: Arc::default(),
         stop: CancellationToken::new(),
+        again: Arc::default(),
     };
+    let presence = Presence::begin(agents::restart_store(config)).await;
+    resume_restarts(config).await;
     let mut tasks = vec![
         tokio::spawn(life.clone().obey(signals)),
         tokio::spawn(life.clone().refresh()),
@@ -105,13 +123,13 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
         () = bus.connected() => {}
         () = life.stop.cancelled() => {
             tracing::info!("stopped before there was a broker");
-            return Ok(());
+            return Ok(life.ending());
         }
     }
     let trust = Trust::clone(&core.trust());
     let stop = life.stop.clone();
     let services = services::start(config, &desks.provisioner, trust, host, stop).await?;
-    let mut daemon = Daemon::start(Arc::clone(&core), bus)
+    let mut daemon = Daemon::start(Arc::clone(&core), bus.clone())
         .await
         .map_err(LifeError::Subscribe)?;
     if let Some(changes) = daemon.trust_changes() {
@@ -123,16 +141,25 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<(), LifeError> 
     tracing::info!(identity = %core.identity(), "ready");
     life.ready.store(true, Ordering::Release);
     notify(&[NotifyState::Ready]);
-    daemon.run(life.stop, config.drain.patience).await;
+    tasks.push(tokio::spawn(presence.follow(bus)));
+    daemon.run(life.stop.clone(), config.drain.patience).await;
     services.left().await;
     tasks.iter().for_each(JoinHandle::abort);
     seal_audit(core).await;
     tracing::info!("stopped");
-    Ok(())
+    Ok(life.ending())
 }
 
-/// Waits until the machine is somebody; nothing if a signal ends it before.
-async fn arrive(config: &Config, signals: &mut Signals) -> Result<Option<Config>, LifeError> {
+/// What came of waiting until the machine is somebody.
+enum Arrived {
+    /// It is: its configuration.
+    Node(Box<Config>),
+    /// A signal has ended the waiting.
+    Over(Ending),
+}
+
+/// Waits until the machine is somebody, or a signal ends it before.
+async fn arrive(config: &Config, signals: &mut Signals) -> Result<Arrived, LifeError> {
     if newcomer::bootstrap(config).is_some() {
         notify(&[NotifyState::Status("waiting to be enrolled")]);
     }
@@ -141,10 +168,11 @@ async fn arrive(config: &Config, signals: &mut Signals) -> Result<Option<Config>
     tokio::pin!(arriving);
     loop {
         tokio::select! {
-            arrived = &mut arriving => return Ok(Some(arrived?)),
+            arrived = &mut arriving => return Ok(Arrived::Node(Box::new(arrived?))),
             _ = signals.hangup.recv() => again.notify_one(),
-            _ = signals.terminate.recv() => return Ok(None),
-            _ = signals.interrupt.recv() => return Ok(None),
+            _ = signals.terminate.recv() => return Ok(Arrived::Over(Ending::Stopped)),
+            _ = signals.interrupt.recv() => return Ok(Arrived::Over(Ending::Stopped)),
+            _ = signals.again.recv() => return Ok(Arrived::Over(Ending::Again)),
         }
     }
 }
@@ -183,6 +211,7 @@ struct Signals {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
+    again: Signal,
 }
 
 impl Signals {
@@ -191,6 +220,7 @@ impl Signals {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            again: signal(SignalKind::user_defined2())?,
         })
     }
 }
@@ -204,6 +234,8 @@ struct Life {
     config: Config,
     ready: Arc<AtomicBool>,
     stop: CancellationToken,
+    /// Whether to begin anew after that.
+    again: Arc<AtomicBool>,
 }
 
 impl Life {
@@ -211,19 +243,43 @@ impl Life {
         loop {
             tokio::select! {
                 _ = signals.hangup.recv() => self.reload().await,
-                _ = signals.terminate.recv() => break,
-                _ = signals.interrupt.recv() => break,
+                _ = signals.terminate.recv() => self.end(Ending::Stopped),
+                _ = signals.interrupt.recv() => self.end(Ending::Stopped),
+                _ = signals.again.recv() => self.end(Ending::Again),
             }
         }
-        tracing::info!("stopping: running actions answer first");
-        notify(&[NotifyState::Stopping]);
+    }
+
+    /// Begins to end; who is to stop while it ends to begin anew, stops.
+    fn end(&self, ending: Ending) {
+        let again = ending == Ending::Again;
+        if self.stop.is_cancelled() {
+            self.again.fetch_and(again, Ordering::AcqRel);
+            return;
+        }
+        self.again.store(again, Ordering::Release);
+        if again {
+            tracing::info!("starting anew: running actions answer first");
+            notify_reloading();
+        } else {
+            tracing::info!("stopping: running actions answer first");
+            notify(&[NotifyState::Stopping]);
+        }
         self.stop.cancel();
+    }
+
+    fn ending(&self) -> Ending {
+        if self.again.load(Ordering::Acquire) {
+            Ending::Again
+        } else {
+            Ending::Stopped
+        }
     }
 
     async fn reload(&self) {
         let ready = self.ready.load(Ordering::Acquire);
         if ready {
-            notify(&[NotifyState::Reloading]);
+            notify_reloading();
         }
         assemble::reload_policies(&self.core, &self.config);
         self.collect().await;
@@ -269,6 +325,14 @@ async fn keep_trust(mut changes: mpsc::Receiver<String>, path: PathBuf) {
         if let Err(error) = written.await {
             tracing::error!(%error, path = %path.display(), "the changed account token is not kept");
         }
+    }
+}
+
+/// The service manager wants to know since when.
+fn notify_reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
+        Err(_) => notify(&[NotifyState::Reloading]),
     }
 }
 

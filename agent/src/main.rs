@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use muster_agent::config::{Config, DEFAULT_PATH, LogFormat};
-use muster_agent::lifecycle::LifeError;
+use muster_agent::lifecycle::{Ending, LifeError};
 use muster_agent::newcomer::NewcomerError;
-use muster_agent::{apply, assemble, lifecycle};
+use muster_agent::{apply, assemble, lifecycle, restart};
 use muster_host::sandbox::Plan;
+use muster_system::leave;
 
 /// The daemon of a Muster node: answers signed requests.
 #[derive(Debug, Parser)]
@@ -19,8 +21,11 @@ use muster_host::sandbox::Plan;
 Examples:
   rpcd                                   run with /etc/muster/rpcd.toml
   rpcd --config ./rpcd.toml --check      show the merged configuration and where each value comes from
+  rpcd restart                           have the running daemon start anew, and lose no answer
+  rpcd restart-when-idle puppet          restart a service when the run that goes on has ended
 
-Signals: HUP reloads policies, facts, classes and external agents and reopens the audit log; TERM and INT let running actions answer, then stop.
+Signals: HUP reloads policies, facts, classes and external agents and reopens the audit log; USR2 lets running actions answer, then starts
+the program anew; TERM and INT let running actions answer, then stop.
 Exit codes: 0 stopped by a signal, 1 could not start, 2 wrong arguments."
 )]
 struct Arguments {
@@ -39,6 +44,13 @@ struct Arguments {
 enum Mode {
     /// Apply a catalog to this machine, as Puppet would, and lose no notification
     Apply(apply::Apply),
+    /// Have the running daemon answer what it has taken, and start anew
+    Restart(restart::Restart),
+    /// Restart a service when no run is in progress, and do not wait for it; for manifests
+    RestartWhenIdle(restart::WhenIdle),
+    /// Fulfil the restarts that were asked for of one service; started by those who ask
+    #[command(hide = true)]
+    RestartWorker(restart::WorkerArguments),
     /// Take on the limits of a plan, and become the program that it names; the daemon starts external agents so
     #[command(hide = true)]
     ExecSandboxed {
@@ -52,11 +64,17 @@ const NOT_STARTED: u8 = 126;
 /// The exit code of a machine that was refused as a node for good.
 const REFUSED: u8 = 3;
 
+/// How long work that nobody waits for may still take at the end.
+const LEFT_BEHIND: Duration = Duration::from_secs(1);
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.mode {
         Some(Mode::ExecSandboxed { plan }) => return become_program(plan),
         Some(Mode::Apply(arguments)) => apply::apply(arguments),
+        Some(Mode::Restart(asked)) => restart::restart(asked, &arguments.config),
+        Some(Mode::RestartWhenIdle(asked)) => restart::when_idle(asked, &arguments.config),
+        Some(Mode::RestartWorker(asked)) => restart::work(asked),
         None => run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     match done {
@@ -96,6 +114,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.check {
         return check(&config);
     }
+    // Asked now: an upgrade puts another file in its place.
+    let program = std::env::current_exe().context("cannot find the daemon's own program")?;
     start_log(&config);
     for warning in config.warnings() {
         tracing::warn!("{warning}");
@@ -106,8 +126,15 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(lifecycle::live(&config, &arguments.config))?;
-    Ok(())
+    let ending = runtime.block_on(lifecycle::live(&config, &arguments.config))?;
+    runtime.shutdown_timeout(LEFT_BEHIND);
+    match ending {
+        Ending::Stopped => Ok(()),
+        Ending::Again => {
+            let Err(error) = leave::become_program(&program, std::env::args_os());
+            Err(error).context("cannot start anew")
+        }
+    }
 }
 
 /// Prints the configuration, and proves that a daemon can be built of it; one that is running is not disturbed.

@@ -27,6 +27,7 @@ mod printed;
 mod provisioning;
 mod refreshes;
 mod resources;
+mod restarts;
 mod rollouts;
 mod runs;
 mod sealed;

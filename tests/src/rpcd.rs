@@ -134,9 +134,9 @@ impl Rpcd {
             .collect()
     }
 
-    /// Its number.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+    /// Its process.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
     }
 
     /// How it ended, if it did.

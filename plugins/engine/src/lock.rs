@@ -72,6 +72,25 @@ impl RunLock {
         puppet_state: &[PathBuf],
         patience: Duration,
     ) -> Result<Self, LockError> {
+        Self::hold(state, puppet_state, patience, refuse_disabled)
+    }
+
+    /// The same for what is no run, but must not happen during one: that runs are disabled does not concern it, and is not
+    /// waited for, because it does not mean that one is in progress.
+    pub fn take_although_disabled(
+        state: &StateDir,
+        puppet_state: &[PathBuf],
+        patience: Duration,
+    ) -> Result<Self, LockError> {
+        Self::hold(state, puppet_state, patience, |_| Ok(()))
+    }
+
+    fn hold(
+        state: &StateDir,
+        puppet_state: &[PathBuf],
+        patience: Duration,
+        refuse: impl Fn(&Path) -> Result<(), LockError>,
+    ) -> Result<Self, LockError> {
         let until = Instant::now() + patience;
         let own = state.lock(RUN, patience).map_err(|error| match error {
             SystemError::Locked { path, .. } => LockError::Running { path },
@@ -79,7 +98,7 @@ impl RunLock {
         })?;
         let mut locks = Vec::new();
         for directory in puppet_state.iter().filter(|directory| directory.is_dir()) {
-            refuse_disabled(directory)?;
+            refuse(directory)?;
             locks.push(directory.join(PUPPET_RUN));
         }
         let left = until.saturating_duration_since(Instant::now());

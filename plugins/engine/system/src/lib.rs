@@ -13,6 +13,7 @@ pub mod conversation;
 pub mod error;
 pub mod fake;
 pub mod file;
+pub mod leave;
 mod path;
 pub mod pid_lock;
 pub mod process;

@@ -1,6 +1,8 @@
 //! Processes of the machine: how they are known for certain, and where those that outlive us leave their output.
 
+use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +15,27 @@ pub struct ProcessId {
     pub pid: u32,
     /// When it was started, in clock ticks since the machine's boot: field 22 of `/proc/PID/stat`.
     pub started: u64,
+}
+
+impl ProcessId {
+    /// The process that has this number now; `None` when there is none that still does something.
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+        stat.is_alive().then_some(Self {
+            pid,
+            started: stat.started,
+        })
+    }
+}
+
+/// How long the machine has been up: a clock that nobody sets, and that all processes share.
+pub fn uptime() -> Duration {
+    let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds = text.split_ascii_whitespace().next();
+    let seconds = seconds.and_then(|word| word.parse().ok());
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .unwrap_or_default()
 }
 
 /// Where a program that outlives us leaves what it prints and how it ended: files in a directory of ours on the host, not of

@@ -1,0 +1,232 @@
+//! `rpcd restart-when-idle`, for manifests and people on the node; `rpcd restart`, for the daemon itself; and the worker's mode.
+//!
+//! They need no daemon, no broker and no caller. What they do is `plugins/restart`'s business.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use muster_engine::lock::puppet_state;
+use muster_restart::cycle::Places;
+use muster_restart::{Detached, Instance, Restarts, Store, Target, Wish, worker};
+use muster_system::error::chain;
+use muster_system::real::RealSystem;
+use muster_system::{Signal, System};
+
+use crate::agents;
+use crate::config::Config;
+
+/// Where a daemon keeps its state when nothing is said.
+const STATE: &str = "/var/lib/muster";
+/// How often a daemon that starts anew is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What `rpcd restart-when-idle` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rpcd restart-when-idle puppet                          as an exec of the run that changed puppet.conf
+  rpcd restart-when-idle puppet --deadline 600 --force   after ten minutes also in the middle of a run
+  rpcd restart-when-idle --pidfile /run/x.pid -- /usr/local/bin/restart-x --fast
+
+It returns as soon as the request is on the disk. What came of it: `rpc restart status unit=puppet`.
+Exit codes: 0 requested, 1 it could not be, 2 wrong arguments.")]
+pub struct WhenIdle {
+    /// The service
+    #[arg(required_unless_present = "command", conflicts_with = "command")]
+    unit: Option<String>,
+    /// A command that restarts something, and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    /// Give up, with the outcome `timeout`, when a run is still in progress after so long
+    #[arg(long, value_name = "SECONDS", default_value_t = 7200)]
+    deadline: u64,
+    /// Restart all the same then
+    #[arg(long)]
+    force: bool,
+    /// Call it a failure if rpcd is not connected and ready so long after the restart
+    #[arg(long, value_name = "SECONDS")]
+    verify_bus: Option<u64>,
+    /// Where the service writes its process number, if not in a usual place; for a command, where to look at all
+    #[arg(long, value_name = "FILE")]
+    pidfile: Option<PathBuf>,
+    /// Restart it on the machine whose / is this directory
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Where the daemon keeps its state; what its configuration says when absent
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Puppet's state directory, for its locks; those of Puppet's packages when absent
+    #[arg(long, value_name = "DIR")]
+    puppet_state: Vec<PathBuf>,
+}
+
+/// What `rpcd restart` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rpcd restart              after a change of /etc/muster/rpcd.toml, or an upgrade
+  rpcd restart --wait 300   when actions run for long; see drain.seconds
+
+Exit codes: 0 the daemon is ready again, 1 there is none, or it is not ready in time.")]
+pub struct Restart {
+    /// Wait so long for it to be ready again; 0 does not wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    wait: u64,
+    /// Where the daemon keeps its state; what its configuration says when absent
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+}
+
+/// What the worker's mode takes.
+#[derive(Debug, Args)]
+pub struct WorkerArguments {
+    /// Where requests are kept
+    #[arg(long, value_name = "DIR")]
+    directory: PathBuf,
+    /// Which
+    key: String,
+}
+
+/// Asks for it.
+pub fn when_idle(asked: &WhenIdle, config_file: &Path) -> anyhow::Result<ExitCode> {
+    let target = match &asked.unit {
+        Some(name) => Target::unit(name)?,
+        None => Target::command(asked.command.clone())?,
+    };
+    let wish = Wish {
+        when_idle: true,
+        deadline: Duration::from_secs(asked.deadline),
+        force: asked.force,
+        verify_bus: asked.verify_bus.map(Duration::from_secs),
+        pid_file: asked.pidfile.clone(),
+    };
+    let done = restarts(asked, config_file)?.request(&target, &wish)?;
+    let word = if done.merged {
+        "is already asked for"
+    } else {
+        "is asked for"
+    };
+    say(&format!(
+        "a restart of {target} {word}: it is made when no run is in progress ({})",
+        done.id
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The daemon's own restarts, unless other places were named.
+fn restarts(asked: &WhenIdle, config_file: &Path) -> anyhow::Result<Restarts> {
+    let config = configured(config_file);
+    let named = asked.root.is_some() || asked.state_dir.is_some() || !asked.puppet_state.is_empty();
+    if let Some(config) = config.as_ref().filter(|_| !named) {
+        return Ok(agents::restarts(config)?);
+    }
+    let root = asked.root.clone();
+    let root = root.or_else(|| Some(config.as_ref()?.paths.root.clone()));
+    let system: Arc<dyn System> = Arc::new(RealSystem::new(root.unwrap_or_else(|| "/".into())));
+    let state = state(asked.state_dir.as_ref(), config.as_ref());
+    let puppet = if asked.puppet_state.is_empty() {
+        puppet_state(system.root())
+    } else {
+        asked.puppet_state.clone()
+    };
+    let places = Places {
+        root: system.root().to_owned(),
+        engine: state.join("engine"),
+        puppet,
+    };
+    let own = std::env::current_exe().context("cannot find the program of the worker")?;
+    Ok(Restarts::new(
+        Store::new(state.join("restart")),
+        places,
+        Arc::new(Detached(own)),
+        system,
+    ))
+}
+
+/// What the daemon's configuration says, if it says anything. One that is broken must not keep a service from being restarted.
+fn configured(file: &Path) -> Option<Config> {
+    if !file.exists() {
+        return None;
+    }
+    match Config::load(file) {
+        Ok(config) => Some(config),
+        Err(error) => {
+            let problem = chain(&error);
+            warn(&format!(
+                "rpcd: going on without the configuration: {problem}"
+            ));
+            None
+        }
+    }
+}
+
+/// Where the state is: absolute, because the worker lives elsewhere.
+fn state(named: Option<&PathBuf>, config: Option<&Config>) -> PathBuf {
+    let state = match (named, config) {
+        (Some(named), _) => named.clone(),
+        (None, Some(config)) => config.paths.state.clone(),
+        (None, None) => STATE.into(),
+    };
+    std::path::absolute(&state).unwrap_or(state)
+}
+
+/// Does what was asked for; in a process of its own.
+pub fn work(asked: &WorkerArguments) -> anyhow::Result<ExitCode> {
+    worker::work(&asked.directory, &asked.key)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells the daemon to start anew, and waits until it has.
+pub fn restart(asked: &Restart, config_file: &Path) -> anyhow::Result<ExitCode> {
+    let config = configured(config_file);
+    let state = state(asked.state_dir.as_ref(), config.as_ref());
+    let store = Store::new(state.join("restart"));
+    let Some(before) = Instance::read(&store)? else {
+        bail!(
+            "no rpcd is running with the state in {}; start it, or name the directory with --state-dir",
+            state.display()
+        );
+    };
+    let begun = Instant::now();
+    let host = RealSystem::new("/".into());
+    if !host.signal(&before.process, Signal::SIGUSR2, false)? {
+        bail!("rpcd ended before it could be told to start anew");
+    }
+    let pid = before.process.pid;
+    if asked.wait == 0 {
+        say(&format!("rpcd was told to start anew (process {pid})"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut how = "it still lets running actions answer";
+    while begun.elapsed() < Duration::from_secs(asked.wait) {
+        let Some(now) = Instance::read(&store)? else {
+            bail!("rpcd ended (process {pid}); its log says why");
+        };
+        if now.instance != before.instance {
+            if now.ready {
+                let seconds = begun.elapsed().as_secs_f64();
+                say(&format!(
+                    "rpcd started anew and is ready after {seconds:.1} s (process {pid})"
+                ));
+                return Ok(ExitCode::SUCCESS);
+            }
+            how = "it started anew, and has not reached its broker yet";
+        }
+        std::thread::park_timeout(LOOK);
+    }
+    bail!("rpcd is not ready again after {} s: {how}", asked.wait)
+}
+
+/// A reader that went away is no reason to fail.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn warn(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,51 @@
+//! Which daemon runs on this node, for those who restart it: it becomes itself again, with the same process number.
+
+use muster_api::system::{ProcessId, SystemError};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::store::Store;
+
+const FILE: &str = "daemon.instance";
+/// Longest file that is read, in bytes.
+const LIMIT: u64 = 64 * 1024;
+
+/// A daemon from its start to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instance {
+    /// Its process.
+    pub process: ProcessId,
+    /// Its own name: another one after each start.
+    pub instance: Uuid,
+    /// Whether the broker has confirmed its subscriptions, and it is connected since.
+    pub ready: bool,
+}
+
+impl Instance {
+    /// This process, just started.
+    pub fn of_this_process() -> Self {
+        let pid = std::process::id();
+        Self {
+            process: ProcessId::of(pid).unwrap_or(ProcessId { pid, started: 0 }),
+            instance: Uuid::now_v7(),
+            ready: false,
+        }
+    }
+
+    /// The daemon that left its name there, if it still runs.
+    pub fn read(store: &Store) -> Result<Option<Self>, SystemError> {
+        if !store.path().is_dir() {
+            return Ok(None);
+        }
+        let bytes = store.open()?.read(FILE, LIMIT)?;
+        let found: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        Ok(found.filter(|found| ProcessId::of(found.process.pid) == Some(found.process)))
+    }
+
+    /// Leaves its name there.
+    pub fn write(&self, store: &Store) -> Result<(), SystemError> {
+        // Numbers and texts; serialising them cannot fail.
+        let bytes = serde_json::to_vec(self).unwrap_or_default();
+        store.open()?.replace(FILE, &bytes)
+    }
+}

@@ -1,0 +1,164 @@
+//! Where restarts are asked for and asked about; and where workers come from.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::system::{System, SystemError, leave};
+use uuid::Uuid;
+
+use crate::cycle::{Cycle, Entered, Places, Record, Wish};
+use crate::store::{Store, now};
+use crate::target::Target;
+
+/// What is over is forgotten after this long.
+const FORGOTTEN: Duration = Duration::from_hours(30 * 24);
+
+/// Starts workers.
+pub trait Launch: fmt::Debug + Send + Sync {
+    /// Sees to it that a worker for this key of this store gets to work, and does not wait for it.
+    fn launch(&self, store: &Store, key: &str) -> Result<(), SystemError>;
+}
+
+/// Workers that are processes of their own, which nobody waits for: the program is called as
+/// `PROGRAM restart-worker --directory STORE KEY`.
+#[derive(Debug, Clone)]
+pub struct Detached(pub PathBuf);
+
+impl Launch for Detached {
+    fn launch(&self, store: &Store, key: &str) -> Result<(), SystemError> {
+        let unit = format!("muster-restart-{}", Uuid::now_v7().simple());
+        let argv = [
+            self.0.display().to_string(),
+            "restart-worker".to_owned(),
+            "--directory".to_owned(),
+            store.path().display().to_string(),
+            key.to_owned(),
+        ];
+        leave::leave(&unit, &argv)
+    }
+}
+
+/// Why a restart cannot be asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum RestartError {
+    /// The request cannot be kept.
+    #[error("cannot keep the request of a restart")]
+    Keep(#[source] SystemError),
+    /// It is kept, but nobody does it.
+    #[error(
+        "the request is kept, but no worker can be started; the daemon tries it again when it starts"
+    )]
+    Launch(#[source] SystemError),
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// The restart that it is part of.
+    pub id: Uuid,
+    /// Whether somebody had asked for it before.
+    pub merged: bool,
+}
+
+/// The restarts. Everything blocks, but for no longer than a write to the disk.
+#[derive(Debug, Clone)]
+pub struct Restarts {
+    store: Store,
+    places: Places,
+    launch: Arc<dyn Launch>,
+    system: Arc<dyn System>,
+}
+
+impl Restarts {
+    /// A restarts for this machine.
+    pub fn new(
+        store: Store,
+        places: Places,
+        launch: Arc<dyn Launch>,
+        system: Arc<dyn System>,
+    ) -> Self {
+        Self {
+            store,
+            places,
+            launch,
+            system,
+        }
+    }
+
+    /// Where requests are kept.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Asks for a restart. When this returns, the request is on the disk, and somebody is about to fulfil it.
+    pub fn request(&self, target: &Target, wish: &Wish) -> Result<Asked, RestartError> {
+        let key = target.key();
+        let (id, now) = (Uuid::now_v7(), now(&*self.system));
+        let enter = |record: &mut Option<Record>| {
+            if let Some(record) = record {
+                // Where things are may have changed since.
+                record.places = self.places.clone();
+                return record.enter(id, wish, now);
+            }
+            let (target, places) = (target.clone(), self.places.clone());
+            *record = Some(Record::new(target, places, id, wish, now));
+            Entered { id, merged: false }
+        };
+        let Entered { id, merged } = self.store.change(&key, enter).map_err(RestartError::Keep)?;
+        self.see_to_a_worker(&key)?;
+        Ok(Asked { id, merged })
+    }
+
+    /// The restart that goes on, or the last one; or that of this name. `None` when there is none.
+    pub fn find(&self, target: &Target, id: Option<Uuid>) -> Result<Option<Cycle>, SystemError> {
+        let record = self.store.read(&target.key())?;
+        Ok(record.and_then(|record| match id {
+            None => Some(record.current),
+            Some(id) => record.find(id).cloned(),
+        }))
+    }
+
+    /// Goes on with everything that was asked for and is not done, and forgets what has been over for long. Tells how many workers
+    /// were started.
+    pub fn resume(&self) -> Result<usize, RestartError> {
+        let mut started = 0;
+        let now = now(&*self.system).wall;
+        for key in self.store.keys().map_err(RestartError::Keep)? {
+            let forget = |record: &mut Option<Record>| {
+                let since = |record: &Record| record.current.ended().map(|at| at.wall);
+                let old = record
+                    .as_ref()
+                    .filter(|record| record.is_settled())
+                    .and_then(since)
+                    .is_some_and(|at| u128::from(now.saturating_sub(at)) > FORGOTTEN.as_millis());
+                if old {
+                    *record = None;
+                }
+                record.as_ref().is_some_and(|record| !record.is_settled())
+            };
+            let waits = self
+                .store
+                .change(&key, forget)
+                .map_err(RestartError::Keep)?;
+            if waits && self.see_to_a_worker(&key)? {
+                started += 1;
+            }
+        }
+        Ok(started)
+    }
+
+    /// Starts a worker unless there is one. A second one would find that out, and end.
+    fn see_to_a_worker(&self, key: &str) -> Result<bool, RestartError> {
+        let free = self.store.occupy(key).map_err(RestartError::Keep)?;
+        let Some(lock) = free else {
+            return Ok(false);
+        };
+        drop(lock);
+        self.launch
+            .launch(&self.store, key)
+            .map_err(RestartError::Launch)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,101 @@
+//! Where requests are kept: a file for each thing that is restarted, replaced whole, in a directory that only we may enter.
+//!
+//! Two locks for each: a short one around every change, and one that its worker holds for as long as it works, so that there is one.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use muster_api::system::process::uptime;
+use muster_api::system::{Lock, StateDir, SystemError};
+
+use crate::cycle::{Moment, Record};
+
+/// Longest file that is read, in bytes; a command line may be long.
+const LIMIT: u64 = 4 * 1024 * 1024;
+/// How long a change waits for another one.
+const PATIENCE: Duration = Duration::from_secs(10);
+const RECORD: &str = ".json";
+
+/// The store.
+#[derive(Debug, Clone)]
+pub struct Store {
+    path: PathBuf,
+}
+
+impl Store {
+    /// The store in this directory, which need not exist before the first request.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is known; `None` when nothing ever was, or what was is damaged.
+    pub fn read(&self, key: &str) -> Result<Option<Record>, SystemError> {
+        if !self.path.is_dir() {
+            return Ok(None);
+        }
+        let bytes = self.open()?.read(&format!("{key}{RECORD}"), LIMIT)?;
+        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    /// Changes what is known, while nobody else does. The change is on the disk when this returns.
+    pub fn change<T>(
+        &self,
+        key: &str,
+        change: impl FnOnce(&mut Option<Record>) -> T,
+    ) -> Result<T, SystemError> {
+        let state = self.open()?;
+        let _while_changing = state.lock(&format!("{key}.lock"), PATIENCE)?;
+        let before = self.read(key)?;
+        let mut record = before.clone();
+        let told = change(&mut record);
+        let name = format!("{key}{RECORD}");
+        match &record {
+            _ if record == before => {}
+            Some(record) => {
+                // Texts, numbers and lists; serialising them cannot fail.
+                let bytes = serde_json::to_vec(record).unwrap_or_default();
+                state.replace(&name, &bytes)?;
+            }
+            None => state.remove(&name)?,
+        }
+        Ok(told)
+    }
+
+    /// The right to be the worker; `None` when there is one.
+    pub fn occupy(&self, key: &str) -> Result<Option<Box<dyn Lock>>, SystemError> {
+        match self.open()?.lock(&format!("{key}.worker"), Duration::ZERO) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(SystemError::Locked { .. }) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Everything that a restart was ever asked for.
+    pub fn keys(&self) -> Result<Vec<String>, SystemError> {
+        if !self.path.is_dir() {
+            return Ok(Vec::new());
+        }
+        let names = self.open()?.list("")?;
+        let keys = names.iter().filter_map(|name| name.strip_suffix(RECORD));
+        Ok(keys.map(str::to_owned).collect())
+    }
+
+    pub(crate) fn open(&self) -> Result<StateDir, SystemError> {
+        StateDir::open(&self.path)
+    }
+}
+
+/// This moment.
+pub fn now(system: &dyn muster_api::system::System) -> Moment {
+    let wall = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    Moment {
+        wall: millis(wall),
+        uptime: millis(uptime()),
+    }
+}

@@ -1,0 +1,118 @@
+//! What is restarted: a service that the machine knows by name, or whatever a command restarts.
+
+use std::fmt;
+
+use muster_engine::providers::digest::Digest;
+use serde::{Deserialize, Serialize};
+
+/// Longest name of a service.
+const LONGEST: usize = 90;
+/// The daemon itself, which restarts in its own way.
+const DAEMON: &str = "rpcd";
+
+/// What is restarted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// A service by its name; of systemd without `.service`.
+    Unit(String),
+    /// A program and its arguments.
+    Command(Vec<String>),
+}
+
+/// Why something cannot be restarted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// No name of a service.
+    #[error(
+        "`{name}` cannot be the name of a service: letters, digits and `_ . @ : -` are, at most {LONGEST}, and no `-` or `.` at the beginning"
+    )]
+    Name {
+        /// What was given.
+        name: String,
+    },
+    /// No command.
+    #[error("a command needs a program, given as an absolute path or a name that is found in PATH")]
+    Command,
+}
+
+impl Target {
+    /// A service.
+    pub fn unit(name: &str) -> Result<Self, TargetError> {
+        let is_named = |byte: u8| byte.is_ascii_alphanumeric() || b"_.@:-".contains(&byte);
+        let begins = name
+            .bytes()
+            .next()
+            .is_some_and(|first| !b".-".contains(&first));
+        let short = name.strip_suffix(".service").unwrap_or(name);
+        if !begins || short.is_empty() || name.len() > LONGEST || !name.bytes().all(is_named) {
+            return Err(TargetError::Name {
+                name: name.to_owned(),
+            });
+        }
+        Ok(Self::Unit(short.to_owned()))
+    }
+
+    /// What a command restarts.
+    pub fn command(argv: Vec<String>) -> Result<Self, TargetError> {
+        match argv.first() {
+            Some(program) if !program.is_empty() => Ok(Self::Command(argv)),
+            _ => Err(TargetError::Command),
+        }
+    }
+
+    /// Whether it is the daemon itself.
+    pub fn is_daemon(&self) -> bool {
+        matches!(self, Self::Unit(name) if name == DAEMON)
+    }
+
+    /// The name under which its requests are kept; a file name. Equal for what is the same.
+    pub fn key(&self) -> String {
+        match self {
+            Self::Unit(name) => format!("unit.{name}"),
+            Self::Command(argv) => {
+                let words = argv.join("\0");
+                let mut digest = Digest::Sha256.of(words.as_bytes());
+                digest.truncate(16);
+                format!("command.{digest}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unit(name) => f.write_str(name),
+            Self::Command(argv) => write!(f, "`{}`", argv.join(" ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Target;
+
+    #[test]
+    fn a_service_has_one_name_and_a_name_is_no_path() {
+        assert_eq!(Target::unit("puppet.service"), Target::unit("puppet"));
+        assert!(Target::unit("rpcd.service").unwrap().is_daemon());
+        assert_eq!(Target::unit("getty@tty1").unwrap().key(), "unit.getty@tty1");
+        for wrong in ["", ".", "..", "-x", "../x", "a b", "a/b", ".service", "é"] {
+            assert!(Target::unit(wrong).is_err(), "{wrong}");
+        }
+        assert!(Target::unit(&"a".repeat(91)).is_err());
+        assert!(Target::command(Vec::new()).is_err());
+    }
+
+    #[test]
+    fn commands_are_the_same_when_every_word_is() {
+        let key = |words: &[&str]| {
+            let argv = words.iter().map(|word| (*word).to_owned()).collect();
+            Target::command(argv).unwrap().key()
+        };
+        assert_eq!(key(&["a", "b"]), key(&["a", "b"]));
+        assert_ne!(key(&["a", "b"]), key(&["a b"]));
+        assert_eq!(key(&["a"]).len(), "command.".len() + 16);
+    }
+}

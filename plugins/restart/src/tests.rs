@@ -1,0 +1,300 @@
+//! The worker on a machine with systemd, and what it makes of other workers' unfinished business. Real services, real locks and real
+//! runs: `tests/it/restarts.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use muster_api::ddl::{Ddl, builtin};
+use muster_api::system::command::Output;
+use muster_api::system::fake::FakeSystem;
+use muster_api::system::{Lock, ProcessId, StateDir, System, SystemError};
+use muster_api::testing::differences;
+use tempfile::TempDir;
+
+use crate::cycle::{Places, Record};
+use crate::worker::Worker;
+use crate::{Cycle, Launch, Restarts, State, Store, Target, Wish, actions};
+
+#[test]
+fn types_names_and_examples_equal_the_ddl() {
+    let ddl = Ddl::from_slice(builtin("restart").unwrap().as_bytes()).unwrap();
+    let found = [
+        differences::<actions::Request>(&ddl),
+        differences::<actions::Status>(&ddl),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+    assert!(ddl.action("status").unwrap().read_only());
+    assert!(!ddl.action("request").unwrap().read_only());
+}
+
+/// Starts nothing: the tests are the worker.
+#[derive(Debug)]
+struct Nobody;
+
+impl Launch for Nobody {
+    fn launch(&self, _: &Store, _: &str) -> Result<(), SystemError> {
+        Ok(())
+    }
+}
+
+/// A machine with systemd and one service, which is the first process before a restart and this one afterwards.
+struct Machine {
+    system: FakeSystem,
+    directory: TempDir,
+    restarts: Restarts,
+    target: Target,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let system = FakeSystem::new();
+        system.dir("/run/systemd/system");
+        let directory = tempfile::tempdir().unwrap();
+        let places = Places {
+            root: "/".into(),
+            engine: directory.path().join("engine"),
+            puppet: Vec::new(),
+        };
+        let restarts = Restarts::new(
+            Store::new(directory.path().join("restart")),
+            places,
+            Arc::new(Nobody),
+            Arc::new(system.clone()),
+        );
+        let machine = Self {
+            system,
+            directory,
+            restarts,
+            target: Target::unit("puppet").unwrap(),
+        };
+        machine.becomes(std::process::id());
+        machine
+    }
+
+    /// The service is this process after a restart.
+    fn becomes(&self, after: u32) {
+        let restarted = Arc::new(AtomicBool::new(false));
+        let state = "LoadState=loaded\nActiveState=active\nUnitFileState=enabled\n";
+        self.system
+            .answer(&["systemctl", "show"], Output::new(0, state));
+        let told = Arc::clone(&restarted);
+        self.system.on(&["systemctl", "restart"], move |_, _| {
+            told.store(true, Ordering::SeqCst);
+            Output::new(0, "")
+        });
+        let main = ["systemctl", "show", "--property=MainPID"];
+        self.system.on(&main, move |_, _| {
+            let pid = if restarted.load(Ordering::SeqCst) {
+                after
+            } else {
+                1
+            };
+            Output::new(0, format!("MainPID={pid}\n"))
+        });
+    }
+
+    fn worker(&self) -> Worker {
+        let system: Arc<dyn System> = Arc::new(self.system.clone());
+        Worker::new(self.restarts.store().clone(), &self.target.key(), system).hasty()
+    }
+
+    /// Asks, and does it.
+    fn restart(&self, wish: &Wish) -> Cycle {
+        self.restarts.request(&self.target, wish).unwrap();
+        self.worker().run().unwrap();
+        self.outcome()
+    }
+
+    fn outcome(&self) -> Cycle {
+        self.restarts.find(&self.target, None).unwrap().unwrap()
+    }
+
+    fn restarts(&self) -> usize {
+        let lines = self.system.lines();
+        let restart = "systemctl restart -- puppet.service";
+        lines.iter().filter(|line| *line == restart).count()
+    }
+
+    fn run_lock(&self) -> Box<dyn Lock> {
+        let engine = StateDir::open(&self.directory.path().join("engine")).unwrap();
+        engine.lock("run.lock", Duration::ZERO).unwrap()
+    }
+}
+
+fn words(cycle: &Cycle) -> Vec<&'static str> {
+    cycle.steps.iter().map(|step| step.state.word()).collect()
+}
+
+#[test]
+fn a_new_main_process_is_what_a_restart_is_known_by() {
+    let machine = Machine::new();
+    let cycle = machine.restart(&Wish::default());
+    let pid = std::process::id();
+    assert_eq!(cycle.text, format!("process {pid} in place of 1"));
+    assert_eq!(
+        words(&cycle),
+        ["requested", "locked", "restarting", "verifying", "ok"]
+    );
+    assert_eq!(cycle.after.map(|process| process.pid), Some(pid));
+    assert_eq!(machine.restarts(), 1);
+    let steps = &cycle.steps;
+    assert!(steps.is_sorted_by_key(|step| step.at.uptime) && steps[0].at.uptime > 0);
+    // The next one begins from what there is now: the same process again is no restart.
+    let cycle = machine.restart(&Wish::default());
+    assert_eq!(cycle.state, State::Failed);
+    assert_eq!(
+        cycle.text,
+        format!("puppet is still process {pid}, as before")
+    );
+}
+
+#[test]
+fn what_systemd_says_of_a_failed_restart_is_told() {
+    let machine = Machine::new();
+    let said =
+        "Job for puppet.service failed because the control process exited with error code.\n";
+    machine
+        .system
+        .answer(&["systemctl", "restart"], Output::new(1, said));
+    let cycle = machine.restart(&Wish::default());
+    assert_eq!(cycle.state, State::Failed);
+    assert_eq!(
+        cycle.text,
+        format!(
+            "`systemctl restart -- puppet.service` ended with code 1: {}",
+            said.trim()
+        )
+    );
+    let missing = "LoadState=not-found\nActiveState=inactive\nUnitFileState=\n";
+    machine.becomes(std::process::id());
+    let shown = [
+        "systemctl",
+        "show",
+        "--property=LoadState,ActiveState,UnitFileState",
+    ];
+    machine.system.answer(&shown, Output::new(0, missing));
+    let cycle = machine.restart(&Wish::default());
+    let text = "there is no such service: looked for a systemd unit puppet.service";
+    assert_eq!((cycle.state, cycle.text.as_str()), (State::Failed, text));
+}
+
+#[test]
+fn a_run_that_does_not_end_is_the_deadlines_and_force_is_stronger() {
+    let machine = Machine::new();
+    let _run = machine.run_lock();
+    let wish = Wish {
+        deadline: Duration::ZERO,
+        ..Wish::default()
+    };
+    let cycle = machine.restart(&wish);
+    assert_eq!(cycle.state, State::Timeout);
+    let text = "restart_timeout: not restarted, because another run is in progress (";
+    assert!(cycle.text.starts_with(text), "{}", cycle.text);
+    assert_eq!(machine.restarts(), 0);
+    let forced = Wish {
+        force: true,
+        ..wish
+    };
+    assert_eq!(machine.restart(&forced).state, State::Ok);
+    let at_once = Wish {
+        when_idle: false,
+        ..Wish::default()
+    };
+    machine.becomes(std::process::id());
+    assert_eq!(machine.restart(&at_once).state, State::Ok);
+    assert_eq!(machine.restarts(), 2);
+}
+
+/// As if a worker had been killed there.
+fn left_in(machine: &Machine, state: State, before: Option<ProcessId>) {
+    machine
+        .restarts
+        .request(&machine.target, &Wish::default())
+        .unwrap();
+    let key = machine.target.key();
+    let leave = |record: &mut Option<Record>| {
+        let cycle = &mut record.as_mut().unwrap().current;
+        let now = cycle.requested;
+        cycle.before = before;
+        cycle.step(state, "and then there was silence", now);
+    };
+    machine.restarts.store().change(&key, leave).unwrap();
+    assert_eq!(machine.restarts.resume().unwrap(), 1, "{state:?}");
+    machine.worker().run().unwrap();
+}
+
+#[test]
+fn a_killed_workers_restart_is_made_once() {
+    // It had not come to it.
+    for state in [
+        State::Requested,
+        State::Waiting,
+        State::Locked,
+        State::Restarting,
+    ] {
+        let machine = Machine::new();
+        left_in(&machine, state, ProcessId::of(1));
+        assert_eq!(
+            (machine.outcome().state, machine.restarts()),
+            (State::Ok, 1),
+            "{state:?}"
+        );
+    }
+    // It had: there is another process than before already.
+    for state in [State::Restarting, State::Verifying] {
+        let machine = Machine::new();
+        left_in(&machine, state, ProcessId::of(std::process::id()));
+        assert_eq!(
+            (machine.outcome().state, machine.restarts()),
+            (State::Ok, 0),
+            "{state:?}"
+        );
+    }
+    let machine = Machine::new();
+    machine.restart(&Wish::default());
+    assert_eq!(
+        machine.restarts.resume().unwrap(),
+        0,
+        "nothing is left to do"
+    );
+}
+
+#[test]
+fn there_is_one_worker_and_damage_is_no_end() {
+    let machine = Machine::new();
+    let key = machine.target.key();
+    machine
+        .restarts
+        .request(&machine.target, &Wish::default())
+        .unwrap();
+    let occupied = machine.restarts.store().occupy(&key).unwrap().unwrap();
+    machine.worker().run().unwrap();
+    assert_eq!(
+        machine.outcome().state,
+        State::Requested,
+        "somebody else is at it"
+    );
+    drop(occupied);
+    machine.worker().run().unwrap();
+    assert_eq!(machine.outcome().state, State::Ok);
+    let file = machine.directory.path().join("restart/unit.puppet.json");
+    std::fs::write(&file, "{\"target\":").unwrap();
+    assert_eq!(machine.restarts.find(&machine.target, None).unwrap(), None);
+    machine.becomes(std::process::id());
+    assert_eq!(machine.restart(&Wish::default()).state, State::Ok);
+}
+
+#[test]
+fn what_is_kept_is_ours_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let machine = Machine::new();
+    machine.restart(&Wish::default());
+    let mode = |name: &str| {
+        let path = machine.directory.path().join(name);
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!(mode("restart"), 0o700);
+    assert_eq!(mode("restart/unit.puppet.json"), 0o600);
+}
