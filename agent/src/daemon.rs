@@ -123,7 +123,7 @@ impl Worker {
 
     /// Nothing more is asked for; what the broker has sent already is still ours to answer.
     async fn take_the_rest(&self, mut requests: Subscription) {
-        if requests.drain().await.is_err() {
+        if self.bus.drain(&mut requests).await.is_err() {
             return;
         }
         loop {

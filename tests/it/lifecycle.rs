@@ -93,6 +93,43 @@ async fn confirmed_subscriptions_are_never_overtaken() {
     }
 }
 
+/// Each question is either heard, or the broker says that nobody is there; also those that it was sending when it was told to stop.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drained_subscription_loses_nothing() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let asker = connect(&server, &organisation.caller("rip")).await;
+    let node = connect(&server, &organisation.node("node1.example.net")).await;
+    for round in 0..20 {
+        let subjects = ["muster.*.*.all".to_owned()];
+        let mut requests = node.subscribe_all(&subjects).await.unwrap().remove(0);
+        // Many at once, so that the broker always has something under way.
+        let asking = (0..16).map(async |_| {
+            loop {
+                let question = Bytes::from_static(b"x");
+                if let Err(error) = asker.request("muster.rpcutil.ping.all", question).await {
+                    return error.to_string();
+                }
+            }
+        });
+        let answering = async {
+            let mut heard = 0_u32;
+            while let Some(message) = requests.next().await {
+                heard += 1;
+                let to = message.reply_to().unwrap();
+                node.publish(to, Bytes::from_static(b"y")).await.unwrap();
+                if heard == 200 {
+                    node.drain(&mut requests).await.unwrap();
+                }
+            }
+        };
+        let (ends, ()) = tokio::join!(futures_util::future::join_all(asking), answering);
+        for end in ends {
+            assert!(end.contains("no responders"), "round {round}: {end}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_without_its_broker_stops_at_once() {
     let World {

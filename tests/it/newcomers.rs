@@ -203,7 +203,7 @@ async fn killed_at_random_moments_it_comes_back_with_its_key_and_name() {
         // Which moment that is, is what is drawn: nothing is waited for.
         tokio::time::sleep(whole.mul_f64(rand::random::<f64>())).await;
         kill(
-            Pid::from_raw(node.pid().try_into().unwrap()),
+            Pid::from_raw(node.pid()),
             Signal::SIGKILL,
         )
         .unwrap();
@@ -315,7 +315,7 @@ async fn a_name_that_is_taken_is_waited_for_until_it_is_released() {
     assert!(second.runs() && !second.home().path("state/node.creds").exists());
     door.roll().release(&"web-1.example.com".parse().unwrap());
     kill(
-        Pid::from_raw(second.pid().try_into().unwrap()),
+        Pid::from_raw(second.pid()),
         Signal::SIGHUP,
     )
     .unwrap();
@@ -333,7 +333,7 @@ async fn it_waits_for_whoever_enrols_and_can_be_stopped_while_it_does() {
     let mut node = place.machine("web-1.example.com", &bootstrap).start();
     await_state("it finds nobody", || node.log().contains("is not answered")).await;
     kill(
-        Pid::from_raw(node.pid().try_into().unwrap()),
+        Pid::from_raw(node.pid()),
         Signal::SIGTERM,
     )
     .unwrap();

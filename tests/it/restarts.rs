@@ -11,6 +11,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use muster_client::{Aim, Call, Event};
@@ -355,13 +356,14 @@ async fn a11_4_the_outcome_is_looked_at_and_not_believed() {
     let keys = || {
         let names = fs::read_dir(world.path("state/restart")).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<_> = names
-            .filter(|name| name.starts_with("command.") && name.ends_with(".json"))
+        let commands = names.filter(|name| name.starts_with("command."));
+        let mut keys: Vec<_> = commands
+            .filter_map(|name| Some(name.strip_suffix(".json")?.to_owned()))
             .collect();
-        names.sort();
-        names
+        keys.sort();
+        keys
     };
-    let first = keys()[0].strip_suffix(".json").unwrap().to_owned();
+    let first = keys()[0].clone();
     let cycle = world.key_reaches(&first, &["failed"]).await;
     assert_eq!(
         cycle["text"],
@@ -370,12 +372,8 @@ async fn a11_4_the_outcome_is_looked_at_and_not_believed() {
     world.ask(&["stub"]);
     world.reaches(&["ok"]).await;
     world.ask(&["--pidfile", "/run/stub.pid", "--", "/bin/true"]);
-    let second = keys()
-        .into_iter()
-        .find(|name| !name.starts_with(&first))
-        .unwrap();
-    let second = second.strip_suffix(".json").unwrap();
-    let cycle = world.key_reaches(second, &["failed"]).await;
+    let second = keys().into_iter().find(|key| *key != first).unwrap();
+    let cycle = world.key_reaches(&second, &["failed"]).await;
     let text = format!("`/bin/true` is still process {}, as before", world.pid());
     assert_eq!(cycle["text"], json!(text));
 }
@@ -512,7 +510,8 @@ impl Fleet {
 
     fn home(&self) -> Home {
         let more = format!(
-            "[log]\nformat = \"json\"\n[paths]\nroot = \"{}\"\n[plugins.catalog]\npuppet_state = [\"{}\"]\n",
+            "[log]\nformat = \"json\"\n[paths]\nroot = \"{}\"\n[plugins.catalog]\npuppet_state = [\"{}\"]\n\
+             [plugins.puppetral]\nallow_types = [\"exec\"]\n",
             self.world.path("root").display(),
             self.world.path("puppet").display(),
         );
@@ -698,39 +697,45 @@ async fn a11_8_a_hundred_restarts_lose_no_request() {
     )
     .await;
     let stop = tokio_util::sync::CancellationToken::new();
-    let asking = {
-        let stop = stop.clone();
-        async move {
-            let (mut answered, mut told_absent, mut lost) = (0_u32, 0_u32, Vec::new());
-            while !stop.is_cancelled() {
-                let calls = (0..4).map(|_| one(&caller));
-                for fate in futures_util::future::join_all(calls).await {
-                    match fate {
-                        Fate::Answered => answered += 1,
-                        Fate::Absent => told_absent += 1,
-                        Fate::Lost(stats) => lost.push(stats),
+    let answered = AtomicU32::new(0);
+    let asking = async {
+        let (mut absent, mut lost) = (0_u32, Vec::new());
+        while !stop.is_cancelled() {
+            let calls = (0..4).map(|_| one(&caller));
+            for fate in futures_util::future::join_all(calls).await {
+                match fate {
+                    Fate::Answered => {
+                        answered.fetch_add(1, Ordering::Relaxed);
                     }
+                    Fate::Absent => absent += 1,
+                    Fate::Lost(stats) => lost.push(stats),
                 }
             }
-            (answered, told_absent, lost)
         }
+        (absent, lost)
     };
     let restarting = async {
-        let pid = node.pid();
         for times in 2..=101 {
-            kill(Pid::from_raw(pid), Signal::SIGUSR2).unwrap();
+            // In the middle of the work.
+            let before = answered.load(Ordering::Relaxed);
+            await_state("it answers", || {
+                answered.load(Ordering::Relaxed) > before + 20
+            })
+            .await;
+            kill(Pid::from_raw(node.pid()), Signal::SIGUSR2).unwrap();
             ready(&mut node, times).await;
         }
         stop.cancel();
     };
-    let ((answered, absent, lost), ()) = tokio::join!(asking, restarting);
+    let ((absent, lost), ()) = tokio::join!(asking, restarting);
+    let answered = answered.into_inner();
     assert!(
         lost.is_empty(),
         "{} of {answered} + {absent}: {lost:?}",
         lost.len()
     );
     assert!(
-        answered > 100,
+        answered > 2000,
         "{answered} answered, {absent} told that nobody is there"
     );
     note(&format!(

@@ -62,7 +62,7 @@ pub struct Asked {
     pub merged: bool,
 }
 
-/// The restarts. Everything blocks, but for no longer than a write to the disk.
+/// The restarts of a machine. Everything blocks, but for no longer than a write to the disk.
 #[derive(Debug, Clone)]
 pub struct Restarts {
     store: Store,
@@ -72,7 +72,7 @@ pub struct Restarts {
 }
 
 impl Restarts {
-    /// A restarts for this machine.
+    /// Those of this machine.
     pub fn new(
         store: Store,
         places: Places,

@@ -80,6 +80,13 @@ impl Subscription {
         self.0.next().await.map(Message)
     }
 
+    /// Longer than a number that the broker reads.
+    const MORE_THAN_THERE_ARE: u64 = 10_000_000_000;
+    /// What nodes and services may ask, and is answered whether it is there or not: then by the broker, that nobody listens.
+    const ANSWERING: &str = "$JS.API.STREAM.INFO.KV_PERMITS";
+    /// How long that answer may take.
+    const ANSWERED: Duration = Duration::from_secs(2);
+
     /// A message that is already here.
     pub fn try_next(&mut self) -> Option<Message> {
         futures_util::FutureExt::now_or_never(self.0.next())
@@ -87,12 +94,10 @@ impl Subscription {
             .map(Message)
     }
 
-    /// Asks the broker for nothing more; what is under way can still be taken with [`Self::next`].
-    pub async fn drain(&mut self) -> Result<(), BusError> {
-        self.0
-            .drain()
-            .await
-            .map_err(|error| BusError::Closed(error.to_string()))
+    /// Asks the broker for nothing more, without waiting for what is under way.
+    async fn end(&mut self) -> Result<(), BusError> {
+        let ended = self.0.drain().await;
+        ended.map_err(|error| BusError::Closed(error.to_string()))
     }
 }
 
@@ -159,6 +164,22 @@ impl Bus {
         }
     }
 
+    /// Asks the broker for no more messages of a subscription, and returns when everything that it had sent before is here, to be
+    /// taken with [`Subscription::next`]: between them, no message is lost.
+    ///
+    /// The client library's own drain forgets the subscription at the next sign of life of the broker, and drops what was still
+    /// under way. So the broker is told first, in a way that leaves the library's subscription open: to end it after more messages
+    /// than there are. A number of ten digits is none to the broker, which ends the subscription at once; if a later one can read
+    /// it, the library's drain does what it always did. That the broker has heard it is known by an answer to something else,
+    /// because it works in order.
+    pub async fn drain(&self, subscription: &mut Subscription) -> Result<(), BusError> {
+        let told = subscription.0.unsubscribe_after(MORE_THAN_THERE_ARE).await;
+        told.map_err(|error| BusError::Closed(error.to_string()))?;
+        // Whatever is answered, it is answered after everything else; who may not ask goes without.
+        let _ = timeout(ANSWERED, self.client.request(ANSWERING, Bytes::new())).await;
+        subscription.end().await
+    }
+
     /// Waits until the broker has taken and worked through everything that was handed over before.
     ///
     /// The client library's own flush ends when the bytes are in the socket, and another connection's message may overtake them. The
@@ -166,7 +187,7 @@ impl Bus {
     pub async fn confirm(&self) -> Result<(), BusError> {
         let round_trip = async {
             let mut probe = self.subscribe(&self.client.new_inbox()).await?;
-            probe.drain().await?;
+            probe.end().await?;
             while probe.next().await.is_some() {}
             Ok(())
         };
