@@ -1,5 +1,5 @@
 //! The worker on a machine with systemd, and what it makes of other workers' unfinished business. Real services, real locks and real
-//! runs: `tests/it/restarts.rs`.
+//! runs: `tests/it/restarts/`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

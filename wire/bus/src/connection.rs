@@ -17,6 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether there is a connection, beside the events that tell.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// Longer than a number that the broker reads.
+const MORE_THAN_THERE_ARE: u64 = 10_000_000_000;
+/// What nodes and services may ask, and is answered whether it is there or not: then by the broker, that nobody listens.
+const ANSWERING: &str = "$JS.API.STREAM.INFO.KV_PERMITS";
+/// How long that answer may take.
+const ANSWERED: Duration = Duration::from_secs(2);
 
 /// A connection to the broker. Clones share it.
 #[derive(Debug, Clone)]
@@ -79,13 +85,6 @@ impl Subscription {
     pub async fn next(&mut self) -> Option<Message> {
         self.0.next().await.map(Message)
     }
-
-    /// Longer than a number that the broker reads.
-    const MORE_THAN_THERE_ARE: u64 = 10_000_000_000;
-    /// What nodes and services may ask, and is answered whether it is there or not: then by the broker, that nobody listens.
-    const ANSWERING: &str = "$JS.API.STREAM.INFO.KV_PERMITS";
-    /// How long that answer may take.
-    const ANSWERED: Duration = Duration::from_secs(2);
 
     /// A message that is already here.
     pub fn try_next(&mut self) -> Option<Message> {

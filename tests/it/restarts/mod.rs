@@ -1,0 +1,213 @@
+//! Restarts when no run is in progress: real services, real lock files, real runs, and workers that are killed. Every test is named by
+//! what it proves of A11.1 to A11.8. Here: the machine on which they happen.
+
+#![expect(
+    clippy::disallowed_types,
+    clippy::indexing_slicing,
+    reason = "the tests start and kill real programs, and know the documents that they read"
+)]
+
+mod daemon;
+mod idle;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use muster_tests::await_answer;
+use muster_tests::command::{program, told};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A service that keeps the standard output that it is given, and talks to it: a careless one.
+pub(crate) const STUB: &str = r#"#!/bin/sh
+pid() { cat /run/stub.pid 2>/dev/null; }
+start() {
+  test -e /refuses && { echo "the configuration is wrong" >&2; exit 3; }
+  test -e /hurts && { echo $$ > /run/stub.pid; echo started >> /log; return; }
+  (exec sh -c 'echo $$ > /run/stub.pid; while echo tick; do date +%N > /tick; sleep 0.05; done; echo died >> /log') &
+  while ! kill -0 "$(pid)" 2>/dev/null; do sleep 0.02; done
+  echo started >> /log
+}
+stop() { test -z "$(pid)" || kill "$(pid)" 2>/dev/null; rm -f /run/stub.pid; }
+case "$1" in
+  start) start ;;
+  stop) stop ;;
+  restart) while test -e /hold; do sleep 0.02; done; stop; start ;;
+  status) kill -0 "$(pid)" 2>/dev/null ;;
+esac
+"#;
+
+/// A machine in a directory, with a service that is called `stub`, and a Puppet's state.
+pub(crate) struct World {
+    pub(crate) directory: TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let world = Self { directory };
+        for name in ["root/etc/init.d", "root/run", "puppet", "state"] {
+            fs::create_dir_all(world.path(name)).unwrap();
+        }
+        let script = world.path("root/etc/init.d/stub");
+        fs::write(&script, STUB).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(world.path("config.toml"), "nonsense").unwrap();
+        let started = world.ask(&["stub"]);
+        assert!(started.status.success(), "{}", told(&started));
+        world
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// `rpcd restart-when-idle` with these words.
+    pub(crate) fn ask(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(program("rpcd"));
+        command.arg("--config").arg(self.path("none.toml"));
+        command.arg("restart-when-idle");
+        command.arg("--root").arg(self.path("root"));
+        command.arg("--state-dir").arg(self.path("state"));
+        command.arg("--puppet-state").arg(self.path("puppet"));
+        command.args(words).stdin(Stdio::null());
+        command.output().unwrap()
+    }
+
+    pub(crate) fn record(&self, key: &str) -> Value {
+        let path = self.path("state/restart").join(format!("{key}.json"));
+        let text = fs::read(path).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// Waits until the restart of the service is in one of these states.
+    pub(crate) async fn reaches(&self, states: &[&str]) -> Value {
+        self.key_reaches("unit.stub", states).await
+    }
+
+    pub(crate) async fn key_reaches(&self, key: &str, states: &[&str]) -> Value {
+        let what = format!("{key} is {states:?}");
+        await_answer(&what, PATIENCE, async || {
+            let record = self.record(key);
+            let cycle = record["current"].clone();
+            let there = states.iter().any(|state| cycle["state"] == *state);
+            if there && record["next"].is_null() {
+                Ok(cycle)
+            } else {
+                Err(record)
+            }
+        })
+        .await
+    }
+
+    /// How often the service was started.
+    pub(crate) fn starts(&self) -> usize {
+        let log = fs::read_to_string(self.path("root/log")).unwrap_or_default();
+        assert!(!log.contains("died"), "its output was taken from it");
+        log.lines().filter(|line| *line == "started").count()
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        let text = fs::read_to_string(self.path("root/run/stub.pid")).unwrap_or_default();
+        text.trim().parse().unwrap_or_default()
+    }
+
+    /// What Puppet's lock says.
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.path("puppet/agent_catalog_run.lock")
+    }
+
+    /// A process that is called as Puppet is, and holds its lock.
+    pub(crate) fn puppet_runs(&self) -> Running {
+        let name = self.path("puppet-agent");
+        if !name.exists() {
+            fs::copy("/bin/sleep", &name).unwrap();
+        }
+        let child = Command::new(name).arg("1000").spawn().unwrap();
+        fs::write(self.lock(), child.id().to_string()).unwrap();
+        Running {
+            child,
+            lock: self.lock(),
+        }
+    }
+
+    /// The workers of this machine.
+    pub(crate) fn workers(&self) -> Vec<i32> {
+        let own = self.directory.path().display().to_string();
+        processes()
+            .filter(|(_, line)| line.contains("restart-worker") && line.contains(&own))
+            .map(|(pid, _)| pid)
+            .collect()
+    }
+
+    pub(crate) fn apply(&self, catalog: &Value, words: &[&str]) -> Output {
+        let file = self.path("catalog.json");
+        fs::write(&file, catalog.to_string()).unwrap();
+        let mut command = Command::new(program("rpcd"));
+        command.arg("apply").arg(file);
+        command.arg("--state-dir").arg(self.path("state/engine"));
+        command.arg("--puppet-state").arg(self.path("puppet"));
+        command.args(words).output().unwrap()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for pid in self.workers() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        if self.pid() > 1 {
+            let _ = kill(Pid::from_raw(self.pid()), Signal::SIGKILL);
+        }
+    }
+}
+
+/// A run of Puppet's.
+pub(crate) struct Running {
+    child: Child,
+    lock: PathBuf,
+}
+
+impl Running {
+    /// Its end, as Puppet ends: the lock is gone just before the process is.
+    pub(crate) fn ends(mut self) -> u64 {
+        fs::remove_file(&self.lock).unwrap();
+        let at = muster_tests::now();
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        at
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Number and command line of every process.
+pub(crate) fn processes() -> impl Iterator<Item = (i32, String)> {
+    fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let pid = path.file_name()?.to_str()?.parse().ok()?;
+        let line = fs::read(path.join("cmdline")).ok()?;
+        Some((pid, String::from_utf8_lossy(&line).replace('\0', " ")))
+    })
+}
+
+/// When a step was made.
+pub(crate) fn at(cycle: &Value, state: &str) -> u64 {
+    let steps = cycle["steps"].as_array().unwrap();
+    let step = steps.iter().find(|step| step["state"] == state);
+    step.unwrap_or_else(|| panic!("{cycle:#}"))["at"]["wall"]
+        .as_u64()
+        .unwrap()
+}
