@@ -11,6 +11,7 @@ use muster_api::{Agent, Data, DataError};
 use muster_engine::lock::puppet_state;
 use muster_host::external::{Helper, Shelf};
 use muster_host::{Limits, Registry};
+use muster_puppet::Puppet;
 use muster_restart::cycle::Places;
 use muster_restart::{Detached, Restarts, Store};
 use muster_wire::identity::Name;
@@ -40,16 +41,21 @@ impl Desks {
 
 /// Everything that is only read, to prove that the configured plugins can be loaded.
 pub(crate) fn inspect(config: &Config) -> Result<(), AssembleError> {
-    registry(config, &Desks::new(config))?;
+    let desks = Desks::new(config);
+    registry(config, &desks, &puppet(config, &desks.permits)?)?;
     external_options(config)?;
     configured_data_sources(config)?;
     Ok(())
 }
 
 /// The built-in agents, each with its limits; what they need of the broker they ask these desks for.
-pub(crate) fn registry(config: &Config, desks: &Desks) -> Result<Registry, AssembleError> {
+pub(crate) fn registry(
+    config: &Config,
+    desks: &Desks,
+    puppet: &Puppet,
+) -> Result<Registry, AssembleError> {
     let mut registry = Registry::new();
-    for agent in agents(config, desks)? {
+    for agent in agents(config, desks, puppet)? {
         let limits = limits(&config.limits, agent.name());
         registry.add(agent, limits)?;
     }
@@ -99,6 +105,7 @@ pub fn shelf(
 /// What the node can be asked for in filters and by `get_data`, sorted by name. `state` is the daemon's state directory.
 pub fn data_sources(
     catalog: muster_catalog::Options,
+    puppet: muster_puppet::Options,
     state: &Path,
 ) -> Result<Vec<Data>, DataError> {
     let mut sources = [
@@ -107,6 +114,7 @@ pub fn data_sources(
         muster_rpcutil::data_sources()?,
         muster_package::data_sources()?,
         muster_process::data_sources()?,
+        muster_puppet::data_sources(puppet)?,
         muster_service::data_sources()?,
     ]
     .concat();
@@ -116,10 +124,14 @@ pub fn data_sources(
 
 /// The data sources as the configuration wants them.
 pub(crate) fn configured_data_sources(config: &Config) -> Result<Vec<Data>, AssembleError> {
-    Ok(data_sources(catalog_options(config)?, &config.paths.state)?)
+    Ok(data_sources(
+        catalog_options(config)?,
+        puppet_options(config)?,
+        &config.paths.state,
+    )?)
 }
 
-fn agents(config: &Config, desks: &Desks) -> Result<Vec<Agent>, AssembleError> {
+fn agents(config: &Config, desks: &Desks, puppet: &Puppet) -> Result<Vec<Agent>, AssembleError> {
     let mut agents = vec![
         muster_rpcutil::agent()?,
         muster_puppetral::agent(puppetral_options(config)?)?,
@@ -134,6 +146,9 @@ fn agents(config: &Config, desks: &Desks) -> Result<Vec<Agent>, AssembleError> {
     agents.extend(muster_catalog::agents(catalog_options(config)?)?);
     if provisioner_options(config)?.enabled {
         agents.push(muster_provisioner::agent(&desks.provisioner)?);
+    }
+    if puppet_options(config)?.enabled {
+        agents.push(puppet.agent()?);
     }
     let shell: muster_shell::Options = plugin(config, "shell")?;
     if shell.enabled {
@@ -193,6 +208,29 @@ pub(crate) fn restarts(config: &Config) -> Result<Restarts, AssembleError> {
 /// Where what is known of restarts is kept.
 pub(crate) fn restart_store(config: &Config) -> Store {
     Store::new(config.paths.state.join("restart"))
+}
+
+/// The agent `puppet`, which goes on beside requests too.
+pub(crate) fn puppet(
+    config: &Config,
+    permits: &muster_permits::Desk,
+) -> Result<Puppet, AssembleError> {
+    Puppet::new(puppet_options(config)?, permits.clone()).map_err(|error| AssembleError::Plugin {
+        plugin: "puppet",
+        source: serde::de::Error::custom(format!("pool: {error}")),
+    })
+}
+
+/// Runs are remembered below the daemon's state, and share the engine's ledger and lock.
+fn puppet_options(config: &Config) -> Result<muster_puppet::Options, AssembleError> {
+    let mut options: muster_puppet::Options = plugin(config, "puppet")?;
+    if options.state_dir.as_os_str().is_empty() {
+        options.state_dir = config.paths.state.join("puppet");
+    }
+    if options.engine_dir.as_os_str().is_empty() {
+        options.engine_dir = catalog_options(config)?.state_dir;
+    }
+    Ok(options)
 }
 
 /// The engine's state lies below the daemon's, unless the operator wants it elsewhere.

@@ -13,6 +13,7 @@ use muster_api::system::real::RealSystem;
 use muster_api::{AgentError, DataError, Level};
 use muster_bus::{BusError, Options, Secret, Server};
 use muster_host::RegistryError;
+use muster_puppet::Resident;
 use muster_wire::identity::{Identity, NameError};
 use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
@@ -159,6 +160,8 @@ pub struct Assembled {
     pub options: Options,
     /// What agents need of the broker; want to be connected too.
     pub desks: Desks,
+    /// What takes up Puppet's runs of an earlier daemon, and counts those of others.
+    pub puppet: Resident,
     /// The machine that the daemon itself runs on; facts come from it too.
     pub host: Arc<dyn System>,
 }
@@ -209,6 +212,7 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
     let trust = trust(config)?;
     let (policy, problems) = load_policies(config);
     let desks = Desks::new(config);
+    let puppet = agents::puppet(config, &desks.permits)?;
     let core = Core::new(Parts {
         audit: Arc::new(AuditLog::open(audit_options(config, &signer, &trust))?),
         trust,
@@ -219,7 +223,7 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
             tell_rules: config.policy.tell_rules,
             approve_dangerous: config.policy.approve_dangerous,
         },
-        registry: Arc::new(agents::registry(config, &desks)?),
+        registry: Arc::new(agents::registry(config, &desks, &puppet)?),
         data_sources: agents::configured_data_sources(config)?,
         seen: Seen::open(&state.join("seen"), clock.now())?,
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
@@ -233,10 +237,12 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
     });
     core.health().set("policies", Level::Error, &problems);
     reload_facts(&core, &*host);
+    let puppet = puppet.resident(Arc::clone(&core.system));
     Ok(Assembled {
         core: Arc::new(core),
         options,
         desks,
+        puppet,
         host,
     })
 }

@@ -77,6 +77,7 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<Ending, LifeErr
         core,
         options,
         desks,
+        puppet,
         host,
     } = assemble::assemble(config, config_file)?;
     let home = Home::at(&config.paths.state);
@@ -126,6 +127,7 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<Ending, LifeErr
             return Ok(life.ending());
         }
     }
+    tasks.push(tokio::spawn(puppet.run(life.stop.clone())));
     let trust = Trust::clone(&core.trust());
     let stop = life.stop.clone();
     let services = services::start(config, &desks.provisioner, trust, host, stop).await?;

@@ -25,6 +25,7 @@ mod permits;
 mod policies;
 mod printed;
 mod provisioning;
+mod puppet;
 mod refreshes;
 mod resources;
 mod restarts;

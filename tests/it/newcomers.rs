@@ -202,11 +202,7 @@ async fn killed_at_random_moments_it_comes_back_with_its_key_and_name() {
         let mut node = home.clone().start();
         // Which moment that is, is what is drawn: nothing is waited for.
         tokio::time::sleep(whole.mul_f64(rand::random::<f64>())).await;
-        kill(
-            Pid::from_raw(node.pid()),
-            Signal::SIGKILL,
-        )
-        .unwrap();
+        kill(Pid::from_raw(node.pid()), Signal::SIGKILL).unwrap();
         await_state("it is dead", || !node.runs()).await;
         let key_before = std::fs::read(home.path("state/newcomer.json")).ok();
         drop(node);
@@ -314,11 +310,7 @@ async fn a_name_that_is_taken_is_waited_for_until_it_is_released() {
     await_state("it is refused", || second.log().contains("name_taken")).await;
     assert!(second.runs() && !second.home().path("state/node.creds").exists());
     door.roll().release(&"web-1.example.com".parse().unwrap());
-    kill(
-        Pid::from_raw(second.pid()),
-        Signal::SIGHUP,
-    )
-    .unwrap();
+    kill(Pid::from_raw(second.pid()), Signal::SIGHUP).unwrap();
     ready(&mut second).await;
     let entries = door.roll().entries();
     assert_eq!(entries.len(), 1);
@@ -332,11 +324,7 @@ async fn it_waits_for_whoever_enrols_and_can_be_stopped_while_it_does() {
     let bootstrap = place.bootstrap(&WEB);
     let mut node = place.machine("web-1.example.com", &bootstrap).start();
     await_state("it finds nobody", || node.log().contains("is not answered")).await;
-    kill(
-        Pid::from_raw(node.pid()),
-        Signal::SIGTERM,
-    )
-    .unwrap();
+    kill(Pid::from_raw(node.pid()), Signal::SIGTERM).unwrap();
     let mut status = None;
     await_state("it ends", || {
         status = node.ended();

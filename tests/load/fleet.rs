@@ -220,6 +220,7 @@ impl Mould {
             registry: Arc::new(registry),
             data_sources: muster_agent::agents::data_sources(
                 muster_catalog::Options::default(),
+                muster_puppet::Options::default(),
                 self.directory.path(),
             )
             .unwrap(),

@@ -200,8 +200,12 @@ fn build(
     for agent in agents {
         registry.add(agent, blueprint.limits).unwrap();
     }
-    let mut data_sources =
-        agents::data_sources(muster_catalog::Options::default(), directory).unwrap();
+    let mut data_sources = agents::data_sources(
+        muster_catalog::Options::default(),
+        muster_puppet::Options::default(),
+        directory,
+    )
+    .unwrap();
     data_sources.extend(blueprint.data);
     let now = blueprint.clock.now();
     let (policy, problems) = policy::load(&path("policies"), Verdict::Deny);

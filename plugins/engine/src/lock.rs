@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use muster_system::pid_lock::PidLock;
+use muster_system::pid_lock::{self, PidLock};
 use muster_system::{Lock, StateDir, SystemError};
 
 /// Where Puppet's own packages keep its state, and where those of Debian and its kin do. The node's own paths.
@@ -92,10 +92,7 @@ impl RunLock {
         refuse: impl Fn(&Path) -> Result<(), LockError>,
     ) -> Result<Self, LockError> {
         let until = Instant::now() + patience;
-        let own = state.lock(RUN, patience).map_err(|error| match error {
-            SystemError::Locked { path, .. } => LockError::Running { path },
-            other => LockError::System(other),
-        })?;
+        let own = own(state, patience)?;
         let mut locks = Vec::new();
         for directory in puppet_state.iter().filter(|directory| directory.is_dir()) {
             refuse(directory)?;
@@ -107,6 +104,37 @@ impl RunLock {
             _puppets: hold_puppets(&locks, left)?,
         })
     }
+}
+
+/// Our own lock alone, without Puppet's: for a run that Puppet itself makes for us, and takes its own lock for.
+pub struct OwnLock(#[expect(dead_code, reason = "held until it is dropped")] Box<dyn Lock>);
+
+impl fmt::Debug for OwnLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnLock").finish_non_exhaustive()
+    }
+}
+
+impl OwnLock {
+    /// Takes it, waiting as long as that.
+    pub fn take(state: &StateDir, patience: Duration) -> Result<Self, LockError> {
+        own(state, patience).map(Self)
+    }
+}
+
+fn own(state: &StateDir, patience: Duration) -> Result<Box<dyn Lock>, LockError> {
+    state.lock(RUN, patience).map_err(|error| match error {
+        SystemError::Locked { path, .. } => LockError::Running { path },
+        other => LockError::System(other),
+    })
+}
+
+/// The process that applies a catalog, by the lock in one of Puppet's state directories (host paths) and Puppet's own test of
+/// it: Puppet itself, or one of ours that holds Puppet's lock.
+pub fn applying(puppet_state: &[PathBuf]) -> Option<u32> {
+    puppet_state
+        .iter()
+        .find_map(|directory| pid_lock::holder(&directory.join(PUPPET_RUN)))
 }
 
 /// Takes Puppet's locks alone, waiting as long as that: for a change that is no run. A lock whose directory does not exist is
@@ -145,19 +173,29 @@ fn take_puppets(path: &Path, until: Instant) -> Result<PidLock, LockError> {
     }
 }
 
-/// The file alone disables, whatever is in it.
+/// Lets nobody run where an administrator wants none.
 fn refuse_disabled(directory: &Path) -> Result<(), LockError> {
-    let state = StateDir::open(directory)?;
-    if !state.contains(PUPPET_DISABLED) {
-        return Ok(());
+    match disabled(&[directory.to_owned()]) {
+        Some(reason) => Err(LockError::Disabled { reason }),
+        None => Ok(()),
     }
-    let content = state.read(PUPPET_DISABLED, LIMIT).ok().flatten();
-    let content = content.unwrap_or_default();
+}
+
+/// Why runs are disabled, if one of Puppet's state directories (host paths) says so. The file alone disables, whatever is in it.
+pub fn disabled(puppet_state: &[PathBuf]) -> Option<String> {
+    let file = puppet_state
+        .iter()
+        .map(|directory| directory.join(PUPPET_DISABLED))
+        .find(|file| file.symlink_metadata().is_ok())?;
+    let size = file.metadata().map_or(0, |metadata| metadata.len());
+    let content = if size <= LIMIT {
+        std::fs::read(&file).unwrap_or_default()
+    } else {
+        Vec::new()
+    };
     let document: serde_json::Value = serde_json::from_slice(&content).unwrap_or_default();
     let reason = document
         .get("disabled_message")
         .and_then(|reason| reason.as_str());
-    Err(LockError::Disabled {
-        reason: reason.unwrap_or("reason not specified").to_owned(),
-    })
+    Some(reason.unwrap_or("reason not specified").to_owned())
 }

@@ -43,6 +43,5 @@ pub fn data_sources() -> Result<Vec<Data>, DataError> {
         Data::builtin(data::ConfigItem)?,
         Data::builtin(data::Fact)?,
         Data::builtin(data::Fstat)?,
-        Data::builtin(data::Puppet)?,
     ])
 }

@@ -13,3 +13,5 @@ mod random;
 mod recorded;
 mod scenario;
 mod world;
+
+pub(crate) use oracle::tell;

@@ -1,12 +1,12 @@
 //! `rpc provision`: brings new machines in. What is done with the organisation's files is here; the service that lets machines in
 //! is asked by the other commands.
 
+mod host;
 mod service;
 mod status;
 mod token;
-mod wish;
-mod host;
 mod user_data;
+mod wish;
 
 use crate::cli::provision::Provision;
 use crate::commands::context::Context;

@@ -6,7 +6,6 @@ mod collective;
 mod config_item;
 mod fact;
 mod fstat;
-mod puppet;
 
 pub(crate) use agent::Agent;
 pub(crate) use class::Class;
@@ -14,7 +13,6 @@ pub(crate) use collective::Collective;
 pub(crate) use config_item::ConfigItem;
 pub(crate) use fact::Fact;
 pub(crate) use fstat::Fstat;
-pub(crate) use puppet::Puppet;
 
 use serde_json::Value;
 

@@ -1,0 +1,173 @@
+//! Reads `last_run_report.yaml`: Puppet's own account of a run, which there is only when the run came to its end.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::summary::text;
+use super::yaml;
+
+/// Largest report, in bytes. One of a thousand resources with every line of its log has about two megabytes.
+pub(crate) const BYTES: u64 = 64 * 1024 * 1024;
+/// Most events, and most names, of one answer.
+const TOLD: usize = 500;
+
+/// A report, as far as it is of use here.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Report {
+    document: Value,
+}
+
+/// Which report it is: every run has another one. Old Puppets have no number, but a time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
+pub(crate) struct Mark {
+    transaction_uuid: Option<String>,
+    time: Option<String>,
+}
+
+/// What happened to a resource.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+pub(crate) struct Happened {
+    resource: String,
+    property: Option<String>,
+    status: String,
+    message: String,
+}
+
+/// How a resource fared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Fared {
+    pub(crate) failed: bool,
+    pub(crate) failed_to_restart: bool,
+    pub(crate) skipped: bool,
+}
+
+impl Report {
+    /// A whole report.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let document = yaml::mapping(text)?;
+        document.get("status")?;
+        Some(Self { document })
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            transaction_uuid: self.text("transaction_uuid"),
+            time: self.text("time"),
+        }
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        text(self.document.get(name)?)
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
+        self.document.get(name)?.as_bool()
+    }
+
+    /// One of the numbers of a metric: `resources`, `total`.
+    pub(crate) fn metric(&self, metric: &str, name: &str) -> Option<f64> {
+        let values = self.document.get("metrics")?.get(metric)?.get("values")?;
+        let value = values.as_array()?.iter().find_map(|value| {
+            let found = value.get(0)?.as_str()? == name;
+            found.then(|| value.get(2).cloned()).flatten()
+        })?;
+        value.as_f64()
+    }
+
+    /// One of the counters of resources.
+    pub(crate) fn counted(&self, name: &str) -> Option<u64> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "counters are whole and small; a cast saturates"
+        )]
+        self.metric("resources", name).map(|value| value as u64)
+    }
+
+    /// All numbers, by metric and name.
+    pub(crate) fn metrics(&self) -> Map<String, Value> {
+        let metrics = self.document.get("metrics").and_then(Value::as_object);
+        metrics.into_iter().flatten().map(by_name).collect()
+    }
+
+    /// Whether there was no catalog to apply, or it was given up before everybody had a turn. Older reports do not say whether
+    /// they were completed.
+    pub(crate) fn failed_run(&self) -> bool {
+        let total = self.counted("total").unwrap_or_default();
+        total == 0 || self.flag("transaction_completed") == Some(false)
+    }
+
+    /// Whether the run, or something in it, failed.
+    pub(crate) fn failed(&self) -> bool {
+        self.text("status").as_deref() == Some("failed")
+            || self.counted("failed").unwrap_or_default() > 0
+            || self.counted("failed_to_restart").unwrap_or_default() > 0
+            || self.failed_run()
+    }
+
+    /// How a resource fared; nothing if the catalog does not have it.
+    pub(crate) fn fared(&self, reference: &str) -> Option<Fared> {
+        let status = self.document.get("resource_statuses")?.get(reference)?;
+        let is = |name: &str| status.get(name).and_then(Value::as_bool) == Some(true);
+        Some(Fared {
+            failed: is("failed"),
+            failed_to_restart: is("failed_to_restart"),
+            skipped: is("skipped"),
+        })
+    }
+
+    fn statuses(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let statuses = self.document.get("resource_statuses");
+        statuses.and_then(Value::as_object).into_iter().flatten()
+    }
+
+    /// The resources of which this is true, the first of them.
+    pub(crate) fn which(&self, flags: &[&str]) -> Vec<String> {
+        let is = |status: &Value, flag: &str| status.get(flag).and_then(Value::as_bool);
+        self.statuses()
+            .filter(|(_, status)| flags.iter().any(|flag| is(status, flag) == Some(true)))
+            .map(|(reference, _)| reference.clone())
+            .take(TOLD)
+            .collect()
+    }
+
+    /// What happened, the first of it.
+    pub(crate) fn events(&self) -> Vec<Happened> {
+        let of = |(reference, status): (&String, &Value)| -> Vec<Happened> {
+            let events = status.get("events").and_then(Value::as_array);
+            let told = |event: &Value| {
+                let word = |name: &str| event.get(name).and_then(text);
+                Happened {
+                    resource: reference.clone(),
+                    property: word("property"),
+                    status: word("status").unwrap_or_default(),
+                    message: word("message").unwrap_or_default(),
+                }
+            };
+            events.into_iter().flatten().map(told).collect()
+        };
+        self.statuses().flat_map(of).take(TOLD).collect()
+    }
+
+    /// Lines of the log, the last ones: those of these levels, all when none is given.
+    pub(crate) fn log(&self, levels: &[&str]) -> Vec<String> {
+        let logs = self.document.get("logs").and_then(Value::as_array);
+        let line = |log: &Value| {
+            let word = |name: &str| log.get(name).and_then(text).unwrap_or_default();
+            let level = word("level");
+            let wanted = levels.is_empty() || levels.contains(&level.as_str());
+            wanted.then(|| format!("{level}: {}: {}", word("source"), word("message")))
+        };
+        let mut lines: Vec<String> = logs.into_iter().flatten().filter_map(line).collect();
+        lines.drain(..lines.len().saturating_sub(TOLD));
+        lines
+    }
+}
+
+fn by_name((metric, body): (&String, &Value)) -> (String, Value) {
+    let values = body.get("values").and_then(Value::as_array);
+    let pair = |value: &Value| Some((value.get(0)?.as_str()?.to_owned(), value.get(2)?.clone()));
+    let values: Map<String, Value> = values.into_iter().flatten().filter_map(pair).collect();
+    (metric.clone(), Value::Object(values))
+}

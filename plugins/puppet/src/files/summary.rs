@@ -1,0 +1,113 @@
+//! Reads `last_run_summary.yaml`, in the forms of Puppet 3 to 8.
+
+use serde_json::{Map, Value};
+
+use super::yaml;
+
+/// Largest summary, in bytes.
+pub(crate) const BYTES: u64 = 256 * 1024;
+
+/// What a run left. Sections that a failed run does not write are not there.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Summary(Map<String, Value>);
+
+impl Summary {
+    /// A whole summary; Puppet 3 writes the word `false` first.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match yaml::mapping(text)? {
+            Value::Object(sections) => Some(Self(sections)),
+            _ => None,
+        }
+    }
+
+    fn value(&self, section: &str, name: &str) -> Option<&Value> {
+        self.0.get(section)?.get(name)
+    }
+
+    /// When the run ended, in seconds since 1970.
+    pub(crate) fn last_run(&self) -> Option<u64> {
+        self.value("time", "last_run")?.as_u64()
+    }
+
+    /// One of the times, in seconds.
+    pub(crate) fn time(&self, name: &str) -> Option<f64> {
+        self.value("time", name)?.as_f64()
+    }
+
+    /// The catalog's version, whatever the site writes there.
+    pub(crate) fn config_version(&self) -> Option<String> {
+        text(self.value("version", "config")?)
+    }
+
+    /// The environment that counted in the end.
+    pub(crate) fn environment(&self) -> Option<String> {
+        text(self.value("application", "converged_environment")?)
+    }
+
+    /// One of the counters of resources.
+    pub(crate) fn resources(&self, name: &str) -> Option<u64> {
+        self.value("resources", name)?.as_u64()
+    }
+
+    /// Seconds spent by type: what `time` has besides the phases of a run.
+    pub(crate) fn whole(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// Whether the run failed as a whole. A run without a catalog counts no failures: it is told by what it lacks.
+    pub(crate) fn failed_run(&self) -> bool {
+        self.config_version().is_none()
+            || self.time("config_retrieval").is_none()
+            || self.resources("total").unwrap_or_default() == 0
+    }
+
+    /// Whether the run, or something in it, failed.
+    pub(crate) fn failed(&self) -> bool {
+        let some = |name| self.resources(name).unwrap_or_default() > 0;
+        let failures = self.value("events", "failure").and_then(Value::as_u64);
+        self.failed_run()
+            || some("failed")
+            || some("failed_to_restart")
+            || failures.unwrap_or_default() > 0
+    }
+}
+
+/// A value as text; nothing and the empty text are none.
+pub(crate) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        other => Some(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Summary;
+
+    /// Recorded from Puppet 7.23 and its forebears, and what they mean.
+    #[test]
+    fn every_form_of_a_summary_is_judged_by_what_it_lacks() {
+        let good = "---\nversion:\n  config: 1795314054\n  puppet: 7.23.0\nresources:\n  failed: 0\n  total: 7\n\
+            time:\n  config_retrieval: 0\n  total: 0.1\n  last_run: 1795314059\nevents:\n  failure: 0\n";
+        let no_catalog = "---\nversion:\n  config:\n  puppet: 7.23.0\napplication:\n  run_mode: agent\n\
+            resources:\n  changed: 0\n  failed: 0\n  total: 0\ntime:\n  total: 2.3\n  last_run: 1\nchanges:\n  total: 0\nevents:\n  failure: 0\n  total: 0\n";
+        let puppet_4_failed_compile =
+            "---\n  version:\n    config:\n    puppet: \"4.10.1\"\n  time:\n    last_run: 1\n";
+        let symbols = "---\n:version:\n  :config: 3\nresources:\n  :total: 2\n  failed: 1\ntime:\n  config_retrieval: 1.5\n  last_run: 5\n";
+        for (text, failed_run, failed) in [
+            (good, false, false),
+            (no_catalog, true, true),
+            (puppet_4_failed_compile, true, true),
+            (symbols, false, true),
+        ] {
+            let summary = Summary::parse(text).unwrap();
+            assert_eq!(
+                (summary.failed_run(), summary.failed()),
+                (failed_run, failed),
+                "{text}"
+            );
+        }
+        assert_eq!(Summary::parse("false"), None);
+    }
+}

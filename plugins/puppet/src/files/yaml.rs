@@ -1,0 +1,76 @@
+//! Ruby's YAML as plain values: tags are passed over, symbols become words. Bounded in size and in depth.
+
+use serde_json::Value;
+
+/// Reads a document. `None` when it cannot be read, or is not a mapping: Puppet 3 writes the word `false` before the summary.
+pub fn mapping(text: &str) -> Option<Value> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 20_000_000,
+            max_nodes: 10_000_000,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
+    };
+    let document: Value = serde_saphyr::from_str_with_options(text, options).ok()?;
+    document.is_object().then(|| plain(document))
+}
+
+/// Without Ruby's symbols: `:changed` is the word `changed`, as a key and as a value.
+fn plain(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(symbol(text)),
+        Value::Array(items) => items.into_iter().map(plain).collect(),
+        Value::Object(map) => Value::Object(
+            map.into_iter()
+                .map(|(key, value)| (symbol(key), plain(value)))
+                .collect(),
+        ),
+        other => other,
+    }
+}
+
+fn symbol(text: String) -> String {
+    match text.strip_prefix(':') {
+        Some(word)
+            if word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                && word
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '?') =>
+        {
+            word.to_owned()
+        }
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::mapping;
+
+    #[test]
+    fn tags_and_symbols_of_ruby_are_plain_values() {
+        let text = "--- !ruby/object:Puppet::Transaction::Report\nstatus: :changed\n:kind: !ruby/sym apply\nlogs:\n\
+            - !ruby/object:Puppet::Util::Log\n  message: ': a b'\n  level: !ruby/sym notice\nempty:\n";
+        assert_eq!(
+            mapping(text).unwrap(),
+            json!({"status": "changed", "kind": "apply", "logs": [{"message": ": a b", "level": "notice"}], "empty": null})
+        );
+    }
+
+    #[test]
+    fn what_is_no_mapping_is_none() {
+        for text in ["", "false", "--- [", "- a\n- b\n", "\u{0}"] {
+            assert_eq!(mapping(text), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_harm(text in "\\PC{0,200}") {
+            let _ = mapping(&text);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! How a run stands, and how it ended: what `runonce` answers, what is told on the way, and what is kept.
+
+use serde::{Deserialize, Serialize};
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    /// Other runs of the node go first.
+    #[default]
+    WaitingLock,
+    /// The pool has no room.
+    WaitingPermit,
+    /// The program was started, and has no catalog yet.
+    Starting,
+    /// Resources are seen to.
+    Applying,
+    /// There is a result.
+    Finished,
+    /// It was not begun.
+    Refused,
+    /// It was begun, and there is no result.
+    Aborted,
+}
+
+impl State {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::WaitingLock => "waiting_lock",
+            Self::WaitingPermit => "waiting_permit",
+            Self::Starting => "starting",
+            Self::Applying => "applying",
+            Self::Finished => "finished",
+            Self::Refused => "refused",
+            Self::Aborted => "aborted",
+        }
+    }
+
+    pub(crate) fn is_waiting(self) -> bool {
+        matches!(self, Self::WaitingLock | Self::WaitingPermit)
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        matches!(self, Self::Finished | Self::Refused | Self::Aborted)
+    }
+}
+
+/// Why a run has no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reason {
+    /// An administrator does not want runs.
+    Disabled,
+    /// Another run went on for longer than it was to be waited for.
+    Locked,
+    /// The pool had no room for as long.
+    NoPermit,
+    /// Somebody ended the program.
+    Killed,
+    /// It took too long.
+    Timeout,
+    /// Whoever asked for it took it back.
+    Cancelled,
+    /// Its permit was lost: others may run now.
+    Fenced,
+    /// The daemon was started anew before the program was.
+    DaemonRestart,
+    /// The program could not be started, or gave up before it had a catalog.
+    NotStarted,
+    /// The program ended by itself and left no report.
+    NoReport,
+}
+
+impl Reason {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Disabled => "disabled",
+            Self::Locked => "locked",
+            Self::NoPermit => "no_permit",
+            Self::Killed => "killed",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Fenced => "fenced",
+            Self::DaemonRestart => "daemon_restart",
+            Self::NotStarted => "not_started",
+            Self::NoReport => "no_report",
+        }
+    }
+}
+
+/// What is known of a run. While it goes on, what is not known yet is nothing.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub(crate) struct Outcome {
+    pub(crate) run: String,
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub(crate) state: State,
+    pub(crate) class: Option<String>,
+    pub(crate) reason: Option<String>,
+    pub(crate) error: Option<String>,
+    pub(crate) summary: Option<String>,
+    pub(crate) transaction_uuid: Option<String>,
+    pub(crate) exitcode: Option<i32>,
+    pub(crate) total: Option<u64>,
+    pub(crate) changed: Option<u64>,
+    pub(crate) failed: Option<u64>,
+    pub(crate) failed_to_restart: Option<u64>,
+    pub(crate) skipped: Option<u64>,
+    pub(crate) out_of_sync: Option<u64>,
+    pub(crate) corrective: Option<u64>,
+    pub(crate) config_version: Option<String>,
+    pub(crate) environment: Option<String>,
+    pub(crate) cached_catalog_status: Option<String>,
+    pub(crate) noop: Option<bool>,
+    pub(crate) initiated_at: u64,
+    pub(crate) waited_lock: f64,
+    pub(crate) waited_permit: f64,
+    pub(crate) started_at: Option<u64>,
+    pub(crate) finished_at: Option<u64>,
+    pub(crate) duration: Option<f64>,
+    pub(crate) pool: Option<String>,
+    pub(crate) fence: Option<u64>,
+    pub(crate) replayed: Vec<String>,
+    pub(crate) pending: Vec<String>,
+    pub(crate) log: Vec<String>,
+    pub(crate) attached: bool,
+}
+
+impl Outcome {
+    /// Whether the run succeeded, or still may.
+    pub(crate) fn is_good(&self) -> bool {
+        match self.state {
+            State::Finished => {
+                matches!(self.class.as_deref(), Some("clean" | "changed" | "pending"))
+            }
+            State::Refused | State::Aborted => false,
+            _ => true,
+        }
+    }
+
+    /// Ends it without a result.
+    pub(crate) fn give_up(&mut self, reason: Reason, error: impl Into<String>) {
+        self.state = if self.started_at.is_none()
+            && matches!(reason, Reason::Disabled | Reason::Locked | Reason::NoPermit)
+        {
+            State::Refused
+        } else {
+            State::Aborted
+        };
+        self.class = Some(reason.word().to_owned());
+        self.reason = Some(reason.word().to_owned());
+        self.error = Some(error.into());
+    }
+
+    /// The result in a sentence.
+    pub(crate) fn sentence(&self) -> String {
+        if let Some(error) = &self.error {
+            return error.clone();
+        }
+        let count = |value: Option<u64>| value.unwrap_or_default();
+        let total = count(self.total);
+        let seconds = self.duration.unwrap_or_default();
+        let mut parts = Vec::new();
+        if count(self.changed) > 0 {
+            parts.push(format!("changed {}", count(self.changed)));
+        }
+        let failed = count(self.failed) + count(self.failed_to_restart);
+        if failed > 0 {
+            parts.push(format!("failed {failed}"));
+        }
+        if count(self.skipped) > 0 {
+            parts.push(format!("skipped {}", count(self.skipped)));
+        }
+        let mut sentence = if parts.is_empty() {
+            format!("{total} resources were as they should be, after {seconds:.1} seconds")
+        } else {
+            format!(
+                "{} of {total} resources in {seconds:.1} seconds",
+                parts.join(", ")
+            )
+        };
+        if !self.pending.is_empty() {
+            sentence = format!(
+                "{sentence}; {} still owed a refresh",
+                self.pending.join(", ")
+            );
+        }
+        sentence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outcome, Reason, State};
+
+    #[test]
+    fn a_run_that_never_began_was_refused_and_one_that_did_aborted() {
+        let mut outcome = Outcome::default();
+        outcome.give_up(Reason::NoPermit, "no room");
+        assert_eq!(
+            (outcome.state, outcome.class.as_deref()),
+            (State::Refused, Some("no_permit"))
+        );
+        let mut outcome = Outcome {
+            started_at: Some(1),
+            ..Outcome::default()
+        };
+        outcome.give_up(Reason::Fenced, "lost");
+        assert_eq!((outcome.state, outcome.is_good()), (State::Aborted, false));
+        assert_eq!(outcome.sentence(), "lost");
+    }
+
+    #[test]
+    fn a_sentence_tells_what_counts() {
+        let outcome = Outcome {
+            state: State::Finished,
+            class: Some("failed+changed".to_owned()),
+            total: Some(9),
+            changed: Some(2),
+            failed: Some(1),
+            failed_to_restart: Some(1),
+            skipped: Some(3),
+            duration: Some(1.25),
+            pending: vec!["Exec[Y]".to_owned()],
+            ..Outcome::default()
+        };
+        assert_eq!(
+            outcome.sentence(),
+            "changed 2, failed 2, skipped 3 of 9 resources in 1.2 seconds; Exec[Y] still owed a refresh"
+        );
+        assert!(!outcome.is_good());
+    }
+}

@@ -1,0 +1,148 @@
+//! The data source `puppet`, on files in memory.
+
+use std::sync::Arc;
+
+use muster_api::ActionError;
+use muster_api::system::System;
+use muster_api::system::fake::FakeSystem;
+use muster_api::testing::TestNode;
+use muster_api::wire::status::Status;
+use serde_json::{Map, Value, json};
+
+use crate::{Options, data_sources};
+
+async fn query(system: &Arc<dyn System>) -> Result<Map<String, Value>, ActionError> {
+    let node = TestNode::named("dev1.example.net").unwrap();
+    let cx = node
+        .context("rpcutil", "get_data", Arc::clone(system))
+        .unwrap();
+    let source = data_sources(Options::default()).unwrap().remove(0);
+    source.query(&cx, None).await
+}
+
+async fn data(system: &Arc<dyn System>) -> Map<String, Value> {
+    query(system).await.unwrap()
+}
+
+#[expect(
+    clippy::too_many_lines,
+    reason = "one Puppet's life, in the order of its files"
+)]
+#[tokio::test]
+async fn puppet_is_told_from_the_files_that_it_leaves() {
+    let system = FakeSystem::new();
+    let shared: Arc<dyn System> = Arc::new(system.clone());
+    let none = query(&shared).await;
+    assert_eq!(none.unwrap_err().status, Status::Failed);
+
+    system.dir("/var/cache/puppet/state");
+    let idle = data(&shared).await;
+    let told = |values: &Map<String, Value>, names: &[&str]| -> Vec<Value> {
+        names.iter().map(|name| values[*name].clone()).collect()
+    };
+    let state = [
+        "enabled",
+        "applying",
+        "daemon_present",
+        "idling",
+        "status",
+        "lastrun",
+        "failed",
+    ];
+    assert_eq!(
+        told(&idle, &state),
+        [
+            json!(true),
+            json!(false),
+            json!(false),
+            json!(false),
+            json!("stopped"),
+            Value::Null,
+            Value::Null
+        ]
+    );
+
+    // A lock that nobody holds is none; a Ruby that is no Puppet does not hold it either.
+    system.file("/var/cache/puppet/state/agent_catalog_run.lock", "4711");
+    assert_eq!(data(&shared).await["applying"], json!(false));
+    system.file("/proc/4711/comm", "ruby\n");
+    system.file("/proc/4711/cmdline", "ruby\0irb\0");
+    assert_eq!(data(&shared).await["applying"], json!(false));
+    system.file(
+        "/proc/4711/cmdline",
+        "/usr/bin/ruby\0/usr/bin/puppet\0agent\0",
+    );
+    system.file("/run/puppet/agent.pid", "12\n");
+    system.file("/proc/12/comm", "puppet\n");
+    let busy = data(&shared).await;
+    assert_eq!(
+        told(&busy, &state[..5]),
+        [
+            json!(true),
+            json!(true),
+            json!(true),
+            json!(false),
+            json!("applying a catalog")
+        ]
+    );
+
+    system.file(
+        "/var/cache/puppet/state/agent_disabled.lock",
+        "{\"disabled_message\":\"hand hacking\"}",
+    );
+    let summary = "---\nversion:\n  config: 1699999990\n  puppet: 7.23.0\nresources:\n  changed: 2\n  \
+        corrective_change: 1\n  failed: 0\n  failed_to_restart: 0\n  out_of_sync: 3\n  total: 120\ntime:\n  \
+        config_retrieval: 0.5\n  total: 12.5\n  last_run: 1699999400\nchanges:\n  total: 2\nevents:\n  failure: 0\n  total: 2\n";
+    system.file("/var/cache/puppet/public/last_run_summary.yaml", summary);
+    let off = data(&shared).await;
+    assert_eq!(
+        told(
+            &off,
+            &[
+                "enabled",
+                "disable_message",
+                "status",
+                "lastrun",
+                "since_lastrun",
+                "failed"
+            ]
+        ),
+        [
+            json!(false),
+            json!("hand hacking"),
+            json!("disabled"),
+            json!(1_699_999_400),
+            json!(600),
+            json!(false)
+        ]
+    );
+    assert_eq!(
+        told(
+            &off,
+            &[
+                "total_resources",
+                "changed_resources",
+                "corrected_resources",
+                "config_version",
+                "total_time"
+            ]
+        ),
+        [
+            json!(120),
+            json!(2),
+            json!(1),
+            json!("1699999990"),
+            json!(12.5)
+        ]
+    );
+    // A run without a catalog counts no failure; an old or torn summary is no summary.
+    let failed = "---\nversion:\n  config:\n  puppet: 7.23.0\nresources:\n  failed: 0\n  total: 0\ntime:\n  last_run: 1\n";
+    for (text, failed) in [
+        (failed, json!(true)),
+        ("false", Value::Null),
+        ("--- [", Value::Null),
+    ] {
+        system.file("/var/cache/puppet/public/last_run_summary.yaml", text);
+        assert_eq!(data(&shared).await["failed"], failed, "{text}");
+    }
+}

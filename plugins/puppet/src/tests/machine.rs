@@ -1,0 +1,191 @@
+//! A machine with a scripted Puppet: a program called `puppet` that does what a test wrote down for it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::system::System;
+use muster_api::system::real::RealSystem;
+use muster_api::testing::TestNode;
+use muster_api::wire::identity::Identity;
+use muster_api::{ActionError, Context};
+use muster_permits::Desk;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Options, Puppet};
+
+/// Reads the flags that matter, writes down how it was called, and does what `behave` says.
+const SCRIPT: &str = r#"#!/bin/sh
+for word in "$@"; do echo "$word"; done >>"$(dirname "$0")/argv"
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --vardir) var=$2 ;;
+    --logdest) trace=${2%,console} ;;
+    --catalog) catalog=$2 ;;
+  esac
+  shift
+done
+state=$var/state
+lock() { printf %s $$ >"$state/agent_catalog_run.lock"; }
+unlock() { rm -f "$state/agent_catalog_run.lock"; }
+say() { printf '{"level":"%s","source":"%s","message":"%s","tags":[]}\n' "$1" "$2" "$3" >>"$trace"; }
+report() { # status total changed failed
+  cat >"$state/last_run_report.yaml" <<END
+--- !ruby/object:Puppet::Transaction::Report
+host: n1
+time: '$(date +%s%N)'
+configuration_version: 7
+transaction_uuid: $(cat /proc/sys/kernel/random/uuid)
+status: $1
+transaction_completed: true
+noop: false
+environment: production
+cached_catalog_status: not_used
+metrics:
+  resources:
+    name: resources
+    values:
+    - - total
+      - Total
+      - $2
+    - - changed
+      - Changed
+      - $3
+    - - failed
+      - Failed
+      - $4
+END
+}
+. "$(dirname "$0")/behave"
+"#;
+
+pub(crate) struct Machine {
+    directory: TempDir,
+    pub(crate) options: Options,
+}
+
+impl Machine {
+    /// With a Puppet that does this.
+    pub(crate) fn new(behave: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::create_dir_all(path("var/state")).unwrap();
+        std::fs::create_dir_all(path("bin")).unwrap();
+        std::fs::write(path("bin/puppet"), SCRIPT).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(path("bin/puppet"), mode).unwrap();
+        let options = Options {
+            command: Some(path("bin/puppet")),
+            vardir: Some(path("var")),
+            rundir: Some(path("run")),
+            ssldir: Some(path("ssl")),
+            certname: Some("n1".to_owned()),
+            state_dir: path("muster/puppet"),
+            engine_dir: path("muster/engine"),
+            wait: 20,
+            grace: 2,
+            ..Options::default()
+        };
+        let machine = Self { directory, options };
+        machine.behave(behave);
+        machine
+    }
+
+    pub(crate) fn behave(&self, behave: &str) {
+        std::fs::write(self.path("bin/behave"), behave).unwrap();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn state(&self, name: &str) -> PathBuf {
+        self.path("var/state").join(name)
+    }
+
+    /// The words with which Puppet was called, all calls after each other.
+    pub(crate) fn argv(&self) -> Vec<String> {
+        let words = std::fs::read_to_string(self.path("bin/argv")).unwrap_or_default();
+        words.lines().map(str::to_owned).collect()
+    }
+
+    /// How often it was called.
+    pub(crate) fn calls(&self) -> usize {
+        let argv = self.argv();
+        argv.iter().filter(|word| *word == "--logdest").count()
+    }
+
+    pub(crate) fn puppet(&self) -> Puppet {
+        let node = Identity::parse("dev1.example.net").unwrap();
+        Puppet::new(self.options.clone(), Desk::new(node)).unwrap()
+    }
+}
+
+pub(crate) fn system() -> Arc<dyn System> {
+    Arc::new(RealSystem::new("/".into()))
+}
+
+pub(crate) fn context(action: &str) -> Context {
+    let node = TestNode::named("dev1.example.net").unwrap();
+    node.context("puppet", action, system()).unwrap()
+}
+
+/// Asks as the host does: inputs and outputs pass the DDL.
+pub(crate) async fn ask_in(
+    puppet: &Puppet,
+    cx: &Context,
+    input: Value,
+) -> Result<Value, ActionError> {
+    let agent = puppet.agent().unwrap();
+    let action = cx.action.as_str();
+    let declared = agent.ddl().action(action).unwrap();
+    let input = declared.validate_input(input.as_object().unwrap()).unwrap();
+    let output = agent.handler(action).unwrap().call(cx, input).await?;
+    Ok(Value::Object(declared.validate_output(&output).unwrap()))
+}
+
+pub(crate) async fn ask(puppet: &Puppet, action: &str, input: Value) -> Result<Value, ActionError> {
+    ask_in(puppet, &context(action), input).await
+}
+
+/// The result of a run, good or bad.
+pub(crate) async fn run(puppet: &Puppet, input: Value) -> Value {
+    match ask(puppet, "runonce", input).await {
+        Ok(outcome) => outcome,
+        Err(error) => Value::Object(error.data),
+    }
+}
+
+/// Awaits a state of a run.
+pub(crate) async fn until(puppet: &Puppet, run: &str, wanted: &[&str]) -> Value {
+    for _ in 0..3000 {
+        let told = ask(puppet, "runs", json!({"run": run})).await.unwrap();
+        if let Some(state) = told["runs"][0]["state"].as_str()
+            && wanted.contains(&state)
+        {
+            return told["runs"][0].clone();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the run {run} is never {wanted:?}");
+}
+
+pub(crate) async fn until_there(path: &Path) {
+    for _ in 0..3000 {
+        if path.exists() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} never comes", path.display());
+}
+
+/// Begins the resident's work; it ends when the token is cancelled.
+pub(crate) fn reside(puppet: &Puppet) -> CancellationToken {
+    let stop = CancellationToken::new();
+    tokio::spawn(puppet.resident(system()).run(stop.clone()));
+    stop
+}

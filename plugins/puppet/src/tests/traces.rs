@@ -1,0 +1,139 @@
+//! What the ledger learns from a run, by logs and catalogs of the real Puppet 7.23.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use crate::wrapper::follow::{Follower, Note};
+use crate::wrapper::relations::Relations;
+use crate::wrapper::trace::{Line, Lines};
+
+fn fixture(name: &str) -> Vec<u8> {
+    std::fs::read(format!(
+        "{}/tests/fixtures/{name}",
+        env!("CARGO_MANIFEST_DIR")
+    ))
+    .unwrap()
+}
+
+fn lines() -> Vec<Line> {
+    Lines::default().add(&fixture("containers.jsonl"))
+}
+
+fn relations() -> Relations {
+    let catalog: Value = serde_json::from_slice(&fixture("containers.json")).unwrap();
+    Relations::of(&catalog)
+}
+
+/// Who is owed a refresh when the run ends after these lines.
+fn owed(lines: &[Line]) -> BTreeSet<String> {
+    let relations = relations();
+    let mut follower = Follower::new(false);
+    let mut notes: Vec<Note> = lines
+        .iter()
+        .flat_map(|line| follower.hear(line, &relations))
+        .collect();
+    notes.extend(follower.end(&relations));
+    let mut owed = BTreeSet::new();
+    for note in notes {
+        match note {
+            Note::Owed { target, .. } => drop(owed.insert(target)),
+            Note::Paid { target } => drop(owed.remove(&target)),
+            Note::Tried { .. } | Note::Kept { .. } => {}
+        }
+    }
+    owed
+}
+
+fn names(owed: &BTreeSet<String>) -> Vec<&str> {
+    owed.iter().map(String::as_str).collect()
+}
+
+fn after(message: &str, source: &str) -> usize {
+    let found = lines()
+        .iter()
+        .position(|line| line.message.starts_with(message) && line.source.ends_with(source));
+    found.unwrap() + 1
+}
+
+#[test]
+fn m2_a_refresh_that_failed_is_owed_and_noop_owes_nothing() {
+    // Z failed; what would have been changed (b2) tells nobody; everybody else was refreshed.
+    assert_eq!(names(&owed(&lines())), ["Exec[Z]"]);
+}
+
+#[test]
+fn m28_killed_before_between_and_after_the_change() {
+    let lines = lines();
+    // At work on the file: it may have been changed.
+    let before = after("Starting to evaluate", "File[/srv/w/a]");
+    assert!(owed(&lines[..before]).contains("Class[Foo]"));
+    let between = after("defined content", "File[/srv/w/a]/ensure");
+    assert!(owed(&lines[..between]).contains("Class[Foo]"));
+    let scheduled = after("Scheduling refresh of Class[Foo]", "File[/srv/w/a]");
+    assert!(owed(&lines[..scheduled]).contains("Class[Foo]"));
+    // The class has passed it on: the member is owed it, and the class no more.
+    let passed = after("Scheduling refresh of Exec[m]", "Class[Foo]") + 1;
+    assert!(owed(&lines[..passed]).contains("Exec[m]"));
+    assert!(!owed(&lines[..passed]).contains("Class[Foo]"));
+    let done = after("Triggered 'refresh' from 1 event", "Exec[m]");
+    assert!(!owed(&lines[..done]).contains("Exec[m]"));
+}
+
+#[test]
+fn what_changed_inside_of_a_class_is_owed_to_whom_the_class_notifies() {
+    let lines = lines();
+    // b is changed, and the run is killed before its class is completed: no line ever said that Y is to be refreshed.
+    let changed = after("Evaluated in", "File[/srv/w/b]");
+    assert_eq!(names(&owed(&lines[..changed])), ["Exec[Y]"]);
+}
+
+#[test]
+fn the_class_drops_its_events_when_another_member_failed() {
+    let mut lines = lines();
+    let at = lines
+        .iter()
+        .position(|line| line.message == "Scheduling refresh of Exec[Y]")
+        .unwrap();
+    lines[at].message = "Unscheduling all events on Class[Bar]".to_owned();
+    lines.retain(|line| !(line.source.ends_with("Exec[Y]") || line.source.ends_with("Exec[Z]")));
+    assert_eq!(names(&owed(&lines)), ["Exec[Y]"]);
+}
+
+#[test]
+fn a_run_in_noop_owes_nothing() {
+    let relations = relations();
+    let mut follower = Follower::new(true);
+    let notes: Vec<Note> = lines()
+        .iter()
+        .flat_map(|line| follower.hear(line, &relations))
+        .collect();
+    assert!(notes.is_empty() && follower.end(&relations).is_empty());
+}
+
+proptest! {
+    /// Wherever a run breaks off: who was told and not refreshed is owed, and nobody who was refreshed with nobody at work.
+    #[test]
+    fn no_scheduled_refresh_is_lost_wherever_a_run_breaks_off(cut in 0_usize..60) {
+        let lines = lines();
+        let lines = &lines[..cut.min(lines.len())];
+        let owed = owed(lines);
+        let mut expected: BTreeSet<&str> = BTreeSet::new();
+        for line in lines {
+            if line.source.ends_with("File[/srv/w/b2]") {
+                continue;
+            }
+            if let Some(target) = line.message.strip_prefix("Scheduling refresh of ") {
+                expected.insert(target);
+            }
+            if line.message.starts_with("Triggered") || line.message.starts_with("Evaluated") && !line.source.starts_with('/') {
+                let name = line.source.rsplit('/').next().unwrap();
+                expected.remove(name);
+            }
+        }
+        for target in expected {
+            prop_assert!(owed.contains(target), "{target} is lost");
+        }
+    }
+}

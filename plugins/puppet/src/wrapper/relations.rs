@@ -1,0 +1,211 @@
+//! Who notifies whom, and what contains what, by a catalog in Puppet's JSON. Only names are looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+/// Most steps from a resource to its outermost container.
+const DEPTH: usize = 100;
+
+/// The relations of a catalog.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Relations {
+    /// How the catalog spells each reference, by how it is compared.
+    spelled: BTreeMap<String, String>,
+    notifies: BTreeMap<String, BTreeSet<String>>,
+    container: BTreeMap<String, String>,
+    /// Resources that never change anything by themselves, whatever they are told.
+    noop: BTreeSet<String>,
+}
+
+/// A reference as it is compared: class names have no case.
+pub fn key(reference: &str) -> String {
+    if reference.starts_with("Class[") {
+        reference.to_lowercase()
+    } else {
+        reference.to_owned()
+    }
+}
+
+/// Whether a reference is that of a container: a class, or a type that Puppet's language defined.
+fn is_container(reference: &str, members: &BTreeMap<String, String>) -> bool {
+    members.values().any(|container| container == reference)
+}
+
+impl Relations {
+    /// Reads a catalog; what is no catalog has no relations.
+    pub fn of(catalog: &Value) -> Self {
+        let mut relations = Self::default();
+        let resources = catalog.get("resources").and_then(Value::as_array);
+        for resource in resources.into_iter().flatten() {
+            relations.add(resource);
+        }
+        let edges = catalog.get("edges").and_then(Value::as_array);
+        for edge in edges.into_iter().flatten() {
+            let end = |name: &str| edge.get(name).and_then(Value::as_str).map(key);
+            if let (Some(container), Some(member)) = (end("source"), end("target")) {
+                relations.container.insert(member, container);
+            }
+        }
+        relations
+    }
+
+    fn add(&mut self, resource: &Value) {
+        let word = |name: &str| resource.get(name).and_then(Value::as_str);
+        let (Some(type_name), Some(title)) = (word("type"), word("title")) else {
+            return;
+        };
+        let spelled = format!("{type_name}[{title}]");
+        let own = key(&spelled);
+        self.spelled.insert(own.clone(), spelled);
+        let parameters = resource.get("parameters");
+        let references = |name: &str| {
+            let value = parameters.and_then(|parameters| parameters.get(name));
+            value.map(names).unwrap_or_default()
+        };
+        for target in references("notify") {
+            self.notify(own.clone(), target);
+        }
+        for source in references("subscribe") {
+            self.notify(source, own.clone());
+        }
+        let noop = parameters.and_then(|parameters| parameters.get("noop"));
+        if noop.and_then(Value::as_bool) == Some(true) {
+            self.noop.insert(own);
+        }
+    }
+
+    fn notify(&mut self, source: String, target: String) {
+        self.notifies.entry(source).or_default().insert(target);
+    }
+
+    /// How the catalog spells a reference; nothing if it does not have it.
+    pub fn spelled(&self, reference: &str) -> Option<&str> {
+        self.spelled.get(&key(reference)).map(String::as_str)
+    }
+
+    /// Whether the resource is in noop by itself.
+    pub fn is_noop(&self, reference: &str) -> bool {
+        self.noop.contains(&key(reference))
+    }
+
+    /// Whether something is inside of it.
+    pub fn is_container(&self, reference: &str) -> bool {
+        is_container(&key(reference), &self.container)
+    }
+
+    /// Whom it notifies by itself, in the catalog's spelling.
+    pub fn targets(&self, reference: &str) -> Vec<String> {
+        let targets = self.notifies.get(&key(reference)).into_iter().flatten();
+        targets
+            .filter_map(|target| self.spelled.get(target).cloned())
+            .collect()
+    }
+
+    /// Its containers, the innermost first.
+    pub fn containers(&self, reference: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut at = key(reference);
+        while let Some(container) = self.container.get(&at)
+            && found.len() < DEPTH
+        {
+            let spelled = self.spelled.get(container).unwrap_or(container);
+            found.push(spelled.clone());
+            at.clone_from(container);
+        }
+        found
+    }
+
+    /// The resource that a place in the log stands for: `/Stage[main]/Main/File[/etc/motd]` is `File[/etc/motd]`.
+    pub fn resource_of(&self, place: &str) -> String {
+        if !place.starts_with('/') {
+            return place.to_owned();
+        }
+        let inside = |(at, _): (usize, &str)| place.get(at + 1..);
+        let tails: Vec<&str> = place.match_indices('/').filter_map(inside).collect();
+        let known = tails.iter().find(|tail| self.spelled(tail).is_some());
+        let looks = |tail: &&&str| {
+            let (type_name, _) = tail.split_once('[').unwrap_or_default();
+            type_name.starts_with(|c: char| c.is_ascii_uppercase())
+                && type_name
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':')
+        };
+        let guessed = tails.iter().rev().find(looks);
+        known.or(guessed).copied().unwrap_or(place).to_owned()
+    }
+}
+
+/// One reference, or a list of them.
+fn names(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(one) => vec![key(one)],
+        Value::Array(several) => several.iter().flat_map(names).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Relations;
+
+    fn relations() -> Relations {
+        Relations::of(&json!({
+            "resources": [
+                {"type": "Stage", "title": "main"},
+                {"type": "Class", "title": "main"},
+                {"type": "Class", "title": "Web", "parameters": {"notify": ["Exec[Y]"]}},
+                {"type": "File", "title": "/etc/a", "parameters": {"notify": "Class[web]"}},
+                {"type": "File", "title": "/etc/b", "parameters": {"noop": true}},
+                {"type": "Exec", "title": "Y"},
+                {"type": "Exec", "title": "Z", "parameters": {"subscribe": [["File[/etc/b]", "Exec[Y]"]]}},
+                {"type": "Web::Site", "title": "x/y"},
+                {"type": "File", "title": "/etc/c"},
+            ],
+            "edges": [
+                {"source": "Stage[main]", "target": "Class[main]"}, {"source": "Class[main]", "target": "Class[Web]"},
+                {"source": "Class[Web]", "target": "Web::Site[x/y]"}, {"source": "Web::Site[x/y]", "target": "File[/etc/c]"},
+            ],
+        }))
+    }
+
+    #[test]
+    fn who_notifies_whom_is_known_from_both_sides() {
+        let relations = relations();
+        assert_eq!(relations.targets("File[/etc/a]"), ["Class[Web]"]);
+        assert_eq!(relations.targets("Class[web]"), ["Exec[Y]"]);
+        assert_eq!(relations.targets("File[/etc/b]"), ["Exec[Z]"]);
+        assert_eq!(relations.targets("Exec[Z]"), [""; 0]);
+        assert!(relations.is_noop("File[/etc/b]") && !relations.is_noop("Exec[Y]"));
+        assert_eq!(
+            relations.containers("File[/etc/c]"),
+            ["Web::Site[x/y]", "Class[Web]", "Class[main]", "Stage[main]"]
+        );
+        assert!(relations.is_container("Class[Main]") && !relations.is_container("Exec[Y]"));
+    }
+
+    #[test]
+    fn a_place_in_the_log_names_its_resource() {
+        let relations = relations();
+        for (place, resource) in [
+            (
+                "/Stage[main]/Web/Web::Site[x/y]/File[/etc/c]",
+                "File[/etc/c]",
+            ),
+            ("/Stage[main]/Main/File[/etc/a]", "File[/etc/a]"),
+            ("/Stage[main]/Main/Exec[unknown]", "Exec[unknown]"),
+            ("Class[Web]", "Class[Web]"),
+            ("Puppet", "Puppet"),
+        ] {
+            assert_eq!(relations.resource_of(place), resource);
+        }
+    }
+
+    #[test]
+    fn containers_that_contain_each_other_end() {
+        let ring = json!({"resources": [], "edges": [{"source": "A[x]", "target": "B[x]"}, {"source": "B[x]", "target": "A[x]"}]});
+        assert_eq!(Relations::of(&ring).containers("A[x]").len(), super::DEPTH);
+    }
+}

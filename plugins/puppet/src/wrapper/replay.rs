@@ -1,0 +1,90 @@
+//! A catalog that pays debts: the same catalog, with one resource more that notifies whoever is owed a refresh.
+//!
+//! Puppet does the rest: dependencies, schedules and noop hold for these refreshes as for any other.
+
+use serde_json::{Map, Value, json};
+
+/// The title of that resource.
+const TITLE: &str = "Refreshes that earlier runs owe";
+
+/// Its reference.
+pub fn reference() -> String {
+    format!("Notify[{TITLE}]")
+}
+
+/// The catalog with it; what was there of an earlier replay is taken out. `None` when it is no catalog.
+pub fn with(mut catalog: Value, targets: &[String]) -> Option<Value> {
+    let map = catalog.as_object_mut()?;
+    let is_ours = |resource: &Value| {
+        let word = |name: &str| resource.get(name).and_then(Value::as_str);
+        word("type") == Some("Notify") && word("title") == Some(TITLE)
+    };
+    let resources = map.get_mut("resources")?.as_array_mut()?;
+    resources.retain(|resource| !is_ours(resource));
+    let container = resources.iter().find_map(main_class);
+    resources.push(json!({
+        "type": "Notify", "title": TITLE, "kind": "compilable_type", "exported": false,
+        "tags": ["notify", "muster"],
+        "parameters": {"message": message(targets), "loglevel": "info", "notify": targets},
+    }));
+    contain(map, container.as_deref());
+    Some(catalog)
+}
+
+fn message(targets: &[String]) -> String {
+    format!(
+        "owed a refresh since an earlier run: {}",
+        targets.join(", ")
+    )
+}
+
+fn main_class(resource: &Value) -> Option<String> {
+    let title = resource.get("title")?.as_str()?;
+    let is_main = resource.get("type")?.as_str()? == "Class" && title.eq_ignore_ascii_case("main");
+    is_main.then(|| format!("Class[{title}]"))
+}
+
+/// The containment of the resource: without it, it would stand outside of every stage.
+fn contain(catalog: &mut Map<String, Value>, container: Option<&str>) {
+    let own = reference();
+    let edges = catalog.entry("edges").or_insert_with(|| json!([]));
+    let Some(edges) = edges.as_array_mut() else {
+        return;
+    };
+    edges.retain(|edge| edge.get("target").and_then(Value::as_str) != Some(own.as_str()));
+    if let Some(container) = container {
+        edges.push(json!({"source": container, "target": own}));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{reference, with};
+
+    #[test]
+    fn one_resource_is_added_however_often() {
+        let catalog = json!({"name": "n1", "resources": [{"type": "Class", "title": "main"}, {"type": "Exec", "title": "Y"}]});
+        let once = with(catalog, &["Exec[Y]".to_owned()]).unwrap();
+        assert_eq!(
+            once["resources"][2]["parameters"]["notify"],
+            json!(["Exec[Y]"])
+        );
+        assert_eq!(once["resources"][2]["kind"], "compilable_type");
+        assert_eq!(
+            once["edges"],
+            json!([{"source": "Class[main]", "target": reference()}])
+        );
+        let twice = with(once, &["Exec[Z]".to_owned()]).unwrap();
+        assert_eq!(twice["resources"].as_array().unwrap().len(), 3);
+        assert_eq!(twice["edges"].as_array().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_catalog_is_left_alone() {
+        for document in [Value::Null, json!([]), json!({}), json!({"resources": 1})] {
+            assert_eq!(with(document, &[]), None);
+        }
+    }
+}
