@@ -165,7 +165,11 @@ fn agents(config: &Config, desks: &Desks, puppet: &Puppet) -> Result<Vec<Agent>,
     let provision: muster_provision::Options = plugin(config, "provision")?;
     if provision.is_enabled(&config.paths.state) {
         let state = config.paths.state.clone();
-        agents.push(muster_provision::agent(provision, state, permits.clone())?);
+        agents.push(muster_provision::agent(
+            provision,
+            state,
+            desks.permits.clone(),
+        )?);
     }
     Ok(agents)
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use muster_api::system::{System, leave};
-use muster_bus::{Bus, BusError};
+use muster_bus::BusError;
 use muster_host::external::Settle;
 use muster_wire::token::Trust;
 use sd_notify::NotifyState;
