@@ -77,7 +77,7 @@ pub(crate) fn bench(wanted: &Permits) {
         for turns in [Turns::Name, Turns::Longest] {
             seeds(wanted, turns).await;
         }
-        large(wanted).await;
+        Box::pin(large(wanted)).await;
     });
     runtime.shutdown_background();
 }

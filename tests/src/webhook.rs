@@ -74,20 +74,20 @@ async fn take(mut stream: TcpStream, kept: Arc<Mutex<Vec<Received>>>) {
     let mut buffer = [0; 4096];
     let (head, length) = loop {
         match stream.read(&mut buffer).await {
-            Ok(read) if read > 0 => bytes.extend_from_slice(&buffer[..read]),
+            Ok(read) if read > 0 => bytes.extend_from_slice(buffer.get(..read).unwrap_or_default()),
             _ => return,
         }
         let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
             continue;
         };
-        let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
+        let head = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).to_lowercase();
         let length: usize = header(&head, "content-length").parse().unwrap_or(0);
         if bytes.len() >= end + 4 + length {
             bytes.drain(..end + 4);
             break (head, length);
         }
     };
-    if let Ok(document) = serde_json::from_slice(&bytes[..length]) {
+    if let Ok(document) = serde_json::from_slice(bytes.get(..length).unwrap_or_default()) {
         let id = header(&head, "idempotency-key");
         kept.lock()
             .unwrap_or_else(PoisonError::into_inner)

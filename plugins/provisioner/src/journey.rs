@@ -277,6 +277,10 @@ fn touches_node(work: &Work) -> bool {
     }
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the signature that `map_err` asks for"
+)]
 fn kept(error: RecordError) -> StepError {
     StepError::passing(error.to_string())
 }

@@ -149,10 +149,13 @@ fn what_cannot_be_done_in_that_order_is_refused() {
 }
 
 fn master(name: &str, facts: Value) -> Master {
+    let Value::Object(facts) = facts else {
+        panic!("facts are an object");
+    };
     Master {
         identity: identity(name),
         address: "192.0.2.1".to_owned(),
-        facts: facts.as_object().unwrap().clone(),
+        facts,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::plan::{Builtin, Step, Work};
 use crate::record::{Record, StepError};
 
 /// How long a short action may take.
-const SHORT: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_mins(1);
 /// How long Puppet may take to ask for a certificate.
 const CSR: Duration = Duration::from_mins(6);
 /// How long a run of Puppet may take.

@@ -28,6 +28,10 @@ pub struct Standing {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names of the document's fields"
+)]
 struct Node {
     node: String,
     /// `working`, `failed`, `done`, `retiring` or `retired`.

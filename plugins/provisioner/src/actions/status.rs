@@ -76,7 +76,7 @@ impl Action for Status {
                     .as_deref()
                     .is_none_or(|node| node == record.identity.as_str());
             if wanted && nodes.len() < TOLD {
-                nodes.push(row(record, input.history));
+                nodes.push(row(&record, input.history));
             } else if wanted {
                 more += 1;
             }
@@ -91,7 +91,7 @@ impl Action for Status {
     }
 }
 
-fn row(record: Record, history: bool) -> Row {
+fn row(record: &Record, history: bool) -> Row {
     let text = |name: &str| record.text(name).unwrap_or_default().to_owned();
     let entry = |happened: &crate::record::Happened| Entry {
         at: happened.at,
