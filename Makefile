@@ -5,7 +5,7 @@ TOOLS := $(CURDIR)/target/tools
 export PATH := $(TOOLS):$(HOME)/.cargo/bin:$(PATH)
 export CARGO_TERM_COLOR ?= never
 
-.PHONY: help demo test check fmt lint unit doc deny tools puppet parity bench fuzz install clean
+.PHONY: help demo demo-provision test check fmt lint unit doc deny tools puppet parity bench fuzz install clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -13,6 +13,10 @@ help: ## this list
 demo: tools ## a broker and five nodes do the main job, and are cleaned up
 	@cargo build --quiet --release --bin rpc --bin rpcd
 	@tools/demo target/release
+
+demo-provision: tools puppet ## ten newcomers become nodes of a real Puppet Server, and one is retired
+	@cargo build --quiet --release --bin rpc --bin rpcd
+	@tools/demo-provision target/release
 
 test: fmt lint unit doc deny ## everything that CI runs
 
