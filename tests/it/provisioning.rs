@@ -10,10 +10,12 @@ use muster_provisioner::record::{Record, State};
 use muster_provisioner::store::Store;
 use muster_provisioner::{Options, Service};
 use muster_tests::await_answer;
+use muster_tests::command::{Command, told};
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::provisioning::{Authority, Machine, provision, puppetca};
+use muster_tests::published::{Reader, check};
 use muster_tests::webhook::Webhook;
 use muster_wire::identity::Identity;
 use rand::rngs::StdRng;
@@ -370,6 +372,65 @@ async fn a_node_is_put_back_and_another_retired() {
     assert!(authority.certificates().revoked.contains(&serial));
     assert_eq!(world.hook.nodes("retired"), ["web1.example.net"]);
     assert_eq!(again.len(), 1);
+}
+
+/// `rpc provision` asks any host of the service: shows where nodes stand, takes wishes, and asks before it retires.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rpc_shows_where_nodes_stand_and_takes_wishes() {
+    let mut world = World::new().await;
+    let authority = world.master("puppet-a.example.net", "a").await;
+    let machine = world.newcomer("web1.example.net", "a").await;
+    machine.fault("run_puppet", Some("the catalog does not compile"));
+    let signer = world.organisation.caller("anna");
+    let rpc = Command::new(world.server(), &world.organisation, &signer, "");
+    let nobody = rpc.run(&["provision", "status"]).await;
+    assert_eq!(nobody.status.code(), Some(1), "{}", told(&nobody));
+
+    let desk = muster_provisioner::Desk::default();
+    let service = world.organisation.service("provisioner");
+    desk.connect(connect(world.server(), &service).await);
+    let mut host = Blueprint::new(world.organisation.node("prov1.example.net"));
+    host.agents = vec![muster_provisioner::agent(&desk).unwrap()];
+    let _host = TestNode::start(&world.organisation, world.server(), host).await;
+    let _service = world.service("prov1.example.net", world.options()).await;
+    world.until("it fails", |record| record.settled).await;
+    let (document, code) = rpc.document(&["provision", "status"]).await;
+    assert_eq!(code, 2, "{document:#}");
+    check("muster.provision.v1", &document, Reader::Strict).unwrap();
+    assert_eq!(document["counts"], json!({ "failed": 1 }));
+    assert_eq!(document["leader"], "prov1.example.net");
+    let one = rpc.run(&["provision", "status", "web1.example.net"]).await;
+    assert!(told(&one).contains("does not compile"), "{}", told(&one));
+
+    machine.fault("run_puppet", None);
+    let retried = rpc.run(&["provision", "retry", "web1.example.net"]).await;
+    assert_eq!(retried.status.code(), Some(0), "{}", told(&retried));
+    let watched = rpc.run(&["provision", "watch"]).await;
+    assert_eq!(watched.status.code(), Some(0), "{}", told(&watched));
+    assert!(
+        told(&watched).contains("web1.example.net  done"),
+        "{}",
+        told(&watched)
+    );
+
+    let asked = rpc.run(&["provision", "retire", "web1.example.net"]).await;
+    assert_eq!(asked.status.code(), Some(4), "{}", told(&asked));
+    assert!(
+        authority
+            .certificates()
+            .signed
+            .contains_key("web1.example.net")
+    );
+    let retired = rpc
+        .run(&["provision", "retire", "web1.example.net", "--yes"])
+        .await;
+    assert_eq!(retired.status.code(), Some(0), "{}", told(&retired));
+    world
+        .until("it is retired", |record| record.state == State::Retired)
+        .await;
+    assert!(authority.certificates().signed.is_empty());
+    let unknown = rpc.run(&["provision", "retry", "nobody.example.net"]).await;
+    assert_eq!(unknown.status.code(), Some(2), "{}", told(&unknown));
 }
 
 async fn caller(world: &World) -> Client {

@@ -7,9 +7,21 @@ use muster_wire::token::scope::Grant;
 use crate::world::{World, name};
 
 #[test]
-fn nodes_only_answer_and_register() {
+fn nodes_only_answer_register_and_take_permits() {
     let template = Role::Node.template(&[name("fleet"), name("lab")]);
-    assert_eq!(template.publish.allow, ["$KV.NODES.{{name()}}"]);
+    let (own, reading): (Vec<&str>, Vec<&str>) = template
+        .publish
+        .allow
+        .iter()
+        .map(String::as_str)
+        .partition(|subject| subject.starts_with("$KV."));
+    assert_eq!(
+        own,
+        ["$KV.NODES.{{name()}}", "$KV.PERMITS.*.*.{{name()}}"],
+        "what a node writes ends in its own name"
+    );
+    let about_permits = |subject: &&str| subject.contains("KV_PERMITS");
+    assert!(reading.iter().all(about_permits), "{reading:?}");
     assert_eq!(
         template.subscribe.allow,
         [
