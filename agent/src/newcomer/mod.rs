@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Killed at any point it goes on where it was: the key and the name are on the disk before anybody hears of them, and the
-//! credentials are written last. [`home`] has the files, [`asking`] the questions.
+//! credentials are written last. `home` has the files, `asking` the questions.
 
 mod asking;
 mod home;

@@ -9,7 +9,7 @@
 //! an identity of its own: asked again for the same one, a node tells how that run goes or went, and never runs twice. So a
 //! question may be repeated whenever its answer may have been lost, by this process or by one that takes its place.
 //!
-//! [`order`], [`schedule`], [`outcome`] and [`proof`] are functions of values; [`campaign`] is all that asks.
+//! `order`, `schedule`, `outcome` and `proof` are functions of values; `campaign` is all that asks.
 
 mod campaign;
 mod order;

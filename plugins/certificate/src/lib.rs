@@ -1,7 +1,7 @@
 //! X.509 requests and certificates as values, for whoever asks for one and whoever signs it. Knows nothing of files or of authorities.
 //!
 //! - [`document`]: what is in a PEM text that came from elsewhere.
-//! - [`verify`]: whether certificate, key and authority go together.
+//! - [`verify()`]: whether certificate, key and authority go together.
 
 #![warn(missing_docs)]
 

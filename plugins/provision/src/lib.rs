@@ -1,6 +1,6 @@
 //! `provision`: the steps by which a new machine becomes a node that Puppet manages. Each is asked for by a provisioner, one at a time.
 //!
-//! The node is taken with a lock that has a lease and a number ([`hold`]); whoever comes with an older number is refused. When it is
+//! The node is taken with a lock that has a lease and a number (`hold`); whoever comes with an older number is refused. When it is
 //! done the node is *released*: from then on it refuses every step until somebody lets it be provisioned once more.
 
 #![warn(missing_docs)]

@@ -1,7 +1,7 @@
 //! `puppetca`: signs, revokes, cleans and lists certificates of a Puppet authority, and compares before it signs.
 //!
 //! Off unless `[plugins.puppetca] enabled = true`, on the machine that may administer the authority. Two ways lead there: Puppet
-//! Server's HTTP API ([`api`]) and its command line ([`command`]). What may be signed is decided in [`desk`], the same for both.
+//! Server's HTTP API (`api`) and its command line (`command`). What may be signed is decided in `desk`, the same for both.
 
 #![warn(missing_docs)]
 
