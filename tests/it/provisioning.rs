@@ -335,6 +335,60 @@ async fn one_that_fails_stops_nobody_and_can_be_tried_again() {
     assert_eq!(world.hook.nodes("done").len(), 20);
 }
 
+/// A9.5: a machine that hangs in a step is given up after the time that the step has, and keeps nobody from arriving.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_hangs_is_given_up_and_the_others_arrive() {
+    let mut world = World::new().await;
+    world.master("puppet-a.example.net", "a").await;
+    for number in 0..4 {
+        world
+            .newcomer(&format!("web{number}.example.net"), "a")
+            .await;
+    }
+    world.newcomers["web2.example.net"]
+        .machine
+        .fault("bootstrap_puppet", Some("hang"));
+    let mut options = world.options();
+    options.steps = serde_json::from_value(json!([
+        { "name": "bootstrap", "timeout": 2, "tries": 1 }
+    ]))
+    .unwrap();
+    let _service = world.service("prov1.example.net", options).await;
+    let known = world
+        .until("all are done or failed", |record| {
+            record.state == State::Done || record.settled
+        })
+        .await;
+    let stuck: Vec<&String> = known
+        .iter()
+        .filter(|(_, record)| record.state == State::Failed)
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(stuck, ["web2.example.net"]);
+    assert!(!world.newcomers["web2.example.net"].machine.disk().locked);
+}
+
+/// A9.4: with the lease that is usual, another host leads within twenty seconds of its leader's death.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_host_leads_soon_after_the_leader_has_died() {
+    let mut world = World::new().await;
+    world.master("puppet-a.example.net", "a").await;
+    world.newcomer("web1.example.net", "a").await;
+    let options = Options {
+        lease_millis: Options::default().lease_millis,
+        ..world.options()
+    };
+    let first = world.service("prov1.example.net", options.clone()).await;
+    world.all_done().await;
+    let _second = world.service("prov2.example.net", options).await;
+    let killed = std::time::Instant::now();
+    drop(first);
+    world.newcomer("web2.example.net", "a").await;
+    world.all_done().await;
+    let took = killed.elapsed();
+    assert!(took < Duration::from_secs(20), "it took {took:?}");
+}
+
 /// A9.9, A9.11: who is done is left alone until it is put back; who is retired has its certificate revoked, and everybody is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_is_put_back_and_another_retired() {

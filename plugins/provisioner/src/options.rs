@@ -98,6 +98,9 @@ pub struct StepOptions {
     /// How often it is tried, instead of the usual number.
     #[serde(default)]
     pub tries: Option<u32>,
+    /// How long a try may take, in seconds, where this service asks for it itself; an hour for runs of Puppet otherwise.
+    #[serde(default)]
+    pub timeout: Option<u64>,
     /// Inputs of the action that usually does it, beside ours: `environment`, `server` and so on.
     #[serde(default)]
     pub inputs: Map<String, Value>,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -154,6 +155,8 @@ pub struct Step {
     pub work: Work,
     /// How often it is tried.
     pub tries: u32,
+    /// How long a try may take, if not as long as usual.
+    pub timeout: Option<Duration>,
 }
 
 /// Steps in their order, each after what it needs.
@@ -323,5 +326,11 @@ fn step(name: StepName, own: Option<&StepOptions>, tries: u32) -> Result<Step, P
         }
     };
     let tries = own.and_then(|own| own.tries).unwrap_or(tries).max(1);
-    Ok(Step { name, work, tries })
+    let timeout = own.and_then(|own| own.timeout).map(Duration::from_secs);
+    Ok(Step {
+        name,
+        work,
+        tries,
+        timeout,
+    })
 }

@@ -37,7 +37,10 @@ impl Worker {
     /// Does a step; `fence` is larger than that of everybody who had the node before.
     pub async fn work(&self, step: &Step, record: &Record, fence: u64) -> Result<Found, StepError> {
         match &step.work {
-            Work::Builtin(builtin, inputs) => self.builtin(*builtin, inputs, record, fence).await,
+            Work::Builtin(builtin, inputs) => {
+                let asked = (inputs, step.timeout);
+                self.builtin(*builtin, asked, record, fence).await
+            }
             Work::Agent(agent) => {
                 let answer = self.agent(agent, record).await?;
                 Ok(only(step.name.as_str(), Value::Object(answer)))
@@ -52,7 +55,7 @@ impl Worker {
     async fn builtin(
         &self,
         builtin: Builtin,
-        inputs: &Found,
+        (inputs, timeout): (&Found, Option<Duration>),
         record: &Record,
         fence: u64,
     ) -> Result<Found, StepError> {
@@ -63,6 +66,7 @@ impl Worker {
             more
         };
         let provision = |action: &'static str, data: Found, patience: Duration| {
+            let patience = timeout.unwrap_or(patience);
             self.fleet.ask(node, "provision", action, data, patience)
         };
         match builtin {
