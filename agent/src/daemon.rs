@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use muster_bus::{Bus, BusError, Message, Subscription};
 use muster_wire::subject;
 use tokio::sync::mpsc;
@@ -146,6 +147,10 @@ impl Worker {
         };
         let taken = match pipeline::accept(&self.core, &incoming) {
             Err(None) => return,
+            Ok(Taken::Accepted(accepted)) => match pipeline::at_once(&self.core, accepted) {
+                Ok(answer) => return self.send_at_once(answer),
+                Err(accepted) => Ok(Taken::Accepted(accepted)),
+            },
             taken => taken,
         };
         let (core, bus) = (Arc::clone(&self.core), self.bus.clone());
@@ -155,6 +160,18 @@ impl Worker {
                 send(&bus, answer).await;
             }
         });
+    }
+}
+
+impl Worker {
+    /// Hands an answer to the connection; only if that must wait, it waits beside the requests to come.
+    fn send_at_once(&self, answer: Option<Outgoing>) {
+        let Some(answer) = answer else { return };
+        let bus = self.bus.clone();
+        let mut sending = Box::pin(async move { send(&bus, answer).await });
+        if (&mut sending).now_or_never().is_none() {
+            self.work.spawn(sending);
+        }
     }
 }
 

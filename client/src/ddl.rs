@@ -1,15 +1,20 @@
 //! The schemas that a caller knows: the built-in ones, and files in a directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use muster_ddl::{BUILTIN, Ddl, DdlError};
 
 /// Schemas by agent name.
 #[derive(Debug, Clone, Default)]
 pub struct DdlStore {
-    ddls: BTreeMap<String, Ddl>,
+    /// From files and from nodes; these win.
+    given: BTreeMap<String, Ddl>,
+    /// Those that come with the product, each read when it is first asked for: a command needs one of them, and to read all takes
+    /// longer than to ask a node.
+    builtin: BTreeMap<&'static str, OnceLock<Ddl>>,
 }
 
 /// Why schemas cannot be read.
@@ -27,7 +32,7 @@ pub enum DdlStoreError {
     /// A schema that is none.
     #[error("{} is not a usable DDL", path.display())]
     Ddl {
-        /// The file, or the name of a built-in one.
+        /// The file.
         path: PathBuf,
         /// Why.
         #[source]
@@ -38,10 +43,11 @@ pub enum DdlStoreError {
 impl DdlStore {
     /// The built-in schemas, and those in `directory/*.json`, which win. A directory that does not exist has none.
     pub fn load(directory: Option<&Path>) -> Result<Self, DdlStoreError> {
-        let mut store = Self::default();
-        for (name, text) in BUILTIN {
-            store.add(Path::new(name), text.as_bytes())?;
-        }
+        let builtin = BUILTIN.iter().map(|(name, _)| (*name, OnceLock::new()));
+        let mut store = Self {
+            given: BTreeMap::new(),
+            builtin: builtin.collect(),
+        };
         for path in directory.map_or_else(|| Ok(Vec::new()), json_files)? {
             store.add(&path, &read_file(&path)?)?;
         }
@@ -53,28 +59,42 @@ impl DdlStore {
             path: path.to_owned(),
             source,
         })?;
-        self.ddls.insert(ddl.name().to_owned(), ddl);
+        self.given.insert(ddl.name().to_owned(), ddl);
         Ok(())
     }
 
     /// Adds a schema from elsewhere, unless one of that name is known already: what comes with the product, and what the
     /// user has put into the directory, wins. Tells whether it was added.
     pub fn add_absent(&mut self, ddl: Ddl) -> bool {
-        let absent = !self.ddls.contains_key(ddl.name());
+        let absent = self.get(ddl.name()).is_none();
         if absent {
-            self.ddls.insert(ddl.name().to_owned(), ddl);
+            self.given.insert(ddl.name().to_owned(), ddl);
         }
         absent
     }
 
     /// One agent's schema.
     pub fn get(&self, agent: &str) -> Option<&Ddl> {
-        self.ddls.get(agent)
+        self.given.get(agent).or_else(|| self.builtin(agent))
     }
 
     /// All schemas, by name.
     pub fn all(&self) -> impl Iterator<Item = &Ddl> {
-        self.ddls.values()
+        let given = self.given.keys().map(String::as_str);
+        let names: BTreeSet<&str> = given.chain(self.builtin.keys().copied()).collect();
+        names.into_iter().filter_map(|name| self.get(name))
+    }
+
+    /// One that comes with the product; a test of `ddl` proves that all of them can be read.
+    fn builtin(&self, agent: &str) -> Option<&Ddl> {
+        let place = self.builtin.get(agent)?;
+        if place.get().is_none() {
+            let document = muster_ddl::builtin(agent)?;
+            let read = Ddl::from_slice(document.as_bytes()).ok()?;
+            // Who came first has read the same.
+            let _ = place.set(read);
+        }
+        place.get()
     }
 }
 

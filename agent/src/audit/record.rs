@@ -117,7 +117,7 @@ pub(super) fn rfc3339(time: Millis) -> String {
         .ok()
         .and_then(|ms| Timestamp::from_millisecond(ms).ok());
     let instant = instant.unwrap_or(Timestamp::MAX);
-    instant.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+    format!("{instant:.3}")
 }
 
 #[expect(

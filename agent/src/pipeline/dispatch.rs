@@ -39,26 +39,9 @@ pub(super) async fn run(
             };
         }
     }
-    let request = &accepted.asked.request;
-    let node: Arc<dyn Node> = Arc::clone(core) as _;
-    let cancel = accepted.ticket.cancel().clone();
-    let context = Context {
-        request: request.id,
-        caller: request.caller.clone(),
-        agent: request.agent.clone(),
-        action: request.action.clone(),
-        trace: request.traceparent,
-        deadline: Instant::now() + accepted.timeout,
-        cancel: cancel.clone(),
-        system: Arc::clone(&core.system),
-        node,
-        progress,
-    };
     let registry = Arc::clone(&accepted.registry);
-    let dispatched = registry.dispatch(Call {
-        context,
-        input: accepted.input.clone(),
-    });
+    let cancel = accepted.ticket.cancel().clone();
+    let dispatched = registry.dispatch(call(core, accepted, progress));
     tokio::pin!(dispatched);
     let outcome = tokio::select! {
         outcome = &mut dispatched => outcome,
@@ -80,6 +63,42 @@ pub(super) async fn run(
         };
     }
     outcome
+}
+
+/// Runs an action that answers from memory and changes nothing, here and now; nothing if it is another, or must wait for its turn.
+pub(super) fn at_once(core: &Arc<Core>, accepted: &mut Accepted) -> Option<Outcome> {
+    let request = &accepted.asked.request;
+    let (agent, action) = (request.agent.as_str(), request.action.as_str());
+    let fits = accepted.read_only && accepted.registry.answers_at_once(agent, action);
+    if !fits {
+        return None;
+    }
+    let call = call(core, accepted, Sink::default());
+    let outcome = accepted.registry.answer_at_once(call).ok()?;
+    accepted.asked.watch.dispatched(&outcome);
+    Some(outcome)
+}
+
+/// The call, and all that its action may know.
+fn call(core: &Arc<Core>, accepted: &Accepted, progress: Sink) -> Call {
+    let request = &accepted.asked.request;
+    let node: Arc<dyn Node> = Arc::clone(core) as _;
+    let context = Context {
+        request: request.id,
+        caller: request.caller.clone(),
+        agent: request.agent.clone(),
+        action: request.action.clone(),
+        trace: request.traceparent,
+        deadline: Instant::now() + accepted.timeout,
+        cancel: accepted.ticket.cancel().clone(),
+        system: Arc::clone(&core.system),
+        node,
+        progress,
+    };
+    Call {
+        context,
+        input: accepted.input.clone(),
+    }
 }
 
 async fn remember(core: &Arc<Core>, noted: bool) -> Result<(), String> {

@@ -8,7 +8,7 @@
 //!
 //! [`accept`] is everything up to `authorise`: quick, without waiting, in the order of arrival. Only what needs data sources
 //! to tell whether it is meant for this node, or allowed here, waits at `matches` or `authorise`, for [`decide`]. [`execute`] is the
-//! rest: it takes as long as the action. A stage that stops a request says so with a `Stop`: silently, when nobody is entitled to an
+//! rest: it takes as long as the action; what an action answers from memory is answered [`at_once`]. A stage that stops a request says so with a `Stop`: silently, when nobody is entitled to an
 //! answer, or with a refusal for an authentic caller.
 
 mod approval;
@@ -33,6 +33,7 @@ use muster_api::progress::{Sink, channel};
 use muster_bus::{Bus, Bytes};
 use muster_host::{Outcome, Registry, Ticket};
 use muster_wire::Millis;
+use muster_wire::progress::Told;
 use muster_wire::request::Request;
 use muster_wire::status::{Reason, Status};
 use muster_wire::token::Verified;
@@ -287,6 +288,22 @@ fn told(core: &Core, stop: Stop) -> Option<Outgoing> {
     }
 }
 
+/// Answers an accepted request here and now, if its action answers from memory, changes nothing and need not wait for its turn.
+/// Otherwise the request is given back, for [`execute`].
+pub fn at_once(
+    core: &Arc<Core>,
+    mut accepted: Box<Accepted>,
+) -> Result<Option<Outgoing>, Box<Accepted>> {
+    let _said_of = span(&accepted.asked.request).entered();
+    if accepted.asked.request.stream {
+        return Err(accepted);
+    }
+    match dispatch::at_once(core, &mut accepted) {
+        Some(outcome) => Ok(ended(core, &mut accepted, &outcome, None)),
+        None => Err(accepted),
+    }
+}
+
 /// Runs an accepted request, tells of its progress over the bus if the caller wants that, and says what is to be sent in the
 /// end, if anything.
 pub async fn execute(
@@ -329,10 +346,20 @@ async fn carry_out(
         let outcome = dispatch::run(core, &mut accepted, stopping, Sink::default()).await;
         (outcome, None)
     };
-    count(core, &accepted, &outcome);
-    audit::ended(core, &accepted, &outcome);
+    ended(core, &mut accepted, &outcome, told)
+}
+
+/// The action has ended: that is counted, recorded and answered.
+fn ended(
+    core: &Core,
+    accepted: &mut Accepted,
+    outcome: &Outcome,
+    told: Option<Told>,
+) -> Option<Outgoing> {
+    count(core, accepted, outcome);
+    audit::ended(core, accepted, outcome);
     accepted.asked.watch.lap(StageName::Audit);
-    reply::outcome(core, &accepted.asked, &outcome, told)
+    reply::outcome(core, &accepted.asked, outcome, told)
 }
 
 /// Counts how an accepted request ended, and says so to a log that listens closely.

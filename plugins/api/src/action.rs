@@ -13,6 +13,9 @@ use crate::error::ActionError;
 pub trait Action: Send + Sync + 'static {
     /// The name in the DDL.
     const NAME: &'static str;
+    /// The answer comes from what the daemon holds in memory: [`Self::run`] never waits, and does nothing that takes time. Such an
+    /// action is run where the request is taken in, without a task of its own.
+    const AT_ONCE: bool = false;
     /// The inputs, after the DDL has validated them and filled in defaults.
     type Input: DeserializeOwned + Send;
     /// The outputs: serialises to a JSON object with the DDL's names.
@@ -34,6 +37,11 @@ pub type Answer<'a> =
 pub trait Handler: Send + Sync + 'static {
     /// Runs the action on validated inputs.
     fn call<'a>(&'a self, cx: &'a Context, input: Map<String, Value>) -> Answer<'a>;
+
+    /// Whether the answer is there when it is first asked for: see [`Action::AT_ONCE`].
+    fn at_once(&self) -> bool {
+        false
+    }
 }
 
 impl<A: Action> Handler for A {
@@ -52,5 +60,9 @@ impl<A: Action> Handler for A {
                 ))),
             }
         })
+    }
+
+    fn at_once(&self) -> bool {
+        A::AT_ONCE
     }
 }

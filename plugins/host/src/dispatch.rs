@@ -1,9 +1,13 @@
 //! One call: a slot, the action in a task of its own, a deadline, and an answer that its schema allows.
+//!
+//! An action that answers from memory needs neither task nor deadline: it is run where it is called ([`Registry::answer_at_once`]).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use muster_api::{ActionError, Context, Handler};
 use muster_wire::status::{Reason, Status};
 use serde_json::{Map, Value};
@@ -108,6 +112,53 @@ impl Registry {
     }
 }
 
+impl Registry {
+    /// Whether this action answers from memory.
+    pub fn answers_at_once(&self, agent: &str, action: &str) -> bool {
+        let handler = self.slot(agent).and_then(|slot| slot.agent.handler(action));
+        handler.is_some_and(|handler| handler.at_once())
+    }
+
+    /// Runs a call of an action that answers from memory, here and now. Gives it back if the action is another, or has to wait for
+    /// its turn.
+    #[expect(clippy::result_large_err, reason = "the call is given back as it came")]
+    pub fn answer_at_once(&self, call: Call) -> Result<Outcome, Call> {
+        let Call { context, input } = call;
+        let Some(slot) = self.slot(context.agent.as_str()) else {
+            return Err(Call { context, input });
+        };
+        let handler = slot.agent.handler(context.action.as_str());
+        let handler = handler.filter(|handler| handler.at_once());
+        let permit = Arc::clone(&slot.running).try_acquire_owned();
+        let (Some(handler), Ok(_permit), false) = (handler, permit, context.cancel.is_cancelled())
+        else {
+            return Err(Call { context, input });
+        };
+        let begun = Instant::now();
+        // What is left behind by a panic is the call's own: nobody sees it again.
+        let run = || handler.call(&context, input).now_or_never();
+        let ended = catch_unwind(AssertUnwindSafe(run));
+        let outcome = concluded(ended, begun.elapsed());
+        Ok(slot.judge(context.action.as_str(), outcome))
+    }
+}
+
+/// How an action ended that was to answer at once.
+fn concluded(
+    ended: std::thread::Result<Option<Result<Map<String, Value>, ActionError>>>,
+    took: Duration,
+) -> Outcome {
+    match ended {
+        Ok(Some(result)) => of_result(result, took),
+        Ok(None) => {
+            let message = "the action did not answer at once, as it promises";
+            Outcome::of_error(ActionError::broken(message), took)
+        }
+        // The panic's own text goes to the daemon's log by the panic hook; the caller learns that it happened.
+        Err(_) => broke_off(took),
+    }
+}
+
 impl Slot {
     /// Waits for a turn, if there is room to wait. What is taken back meanwhile never starts.
     async fn enter(
@@ -163,7 +214,11 @@ impl Slot {
     /// Holds an answer against schema and size.
     fn judge(&self, action: &str, outcome: Outcome) -> Outcome {
         let outcome = self.judge_schema(action, outcome);
-        let bytes = serde_json::to_vec(&outcome.data).map_or(0, |json| json.len());
+        let mut bytes = Counted(0);
+        let bytes = match serde_json::to_writer(&mut bytes, &outcome.data) {
+            Ok(()) => bytes.0,
+            Err(_) => 0,
+        };
         if bytes <= self.limits.output_bytes {
             return outcome;
         }
@@ -200,6 +255,20 @@ impl Slot {
             }
         }
         outcome
+    }
+}
+
+/// Counts what is written to it.
+struct Counted(usize);
+
+impl std::io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -265,7 +334,18 @@ fn finish(
     took: Duration,
 ) -> Outcome {
     match ended {
-        Ok(Ok(data)) => Outcome {
+        Ok(result) => of_result(result, took),
+        Err(error) => {
+            // The panic's own text goes to the daemon's log by the panic hook; the caller learns that it happened.
+            tracing::error!(%error, "an action broke");
+            broke_off(took)
+        }
+    }
+}
+
+fn of_result(result: Result<Map<String, Value>, ActionError>, took: Duration) -> Outcome {
+    match result {
+        Ok(data) => Outcome {
             status: Status::Ok,
             message: "OK".to_owned(),
             reason: None,
@@ -273,14 +353,13 @@ fn finish(
             queued: Duration::ZERO,
             took,
         },
-        Ok(Err(error)) => Outcome::of_error(error, took),
-        Err(error) => {
-            // The panic's own text goes to the daemon's log by the panic hook; the caller learns that it happened.
-            tracing::error!(%error, "an action broke");
-            let message = "the action broke off; the node's log says why";
-            Outcome::of_error(ActionError::broken(message), took)
-        }
+        Err(error) => Outcome::of_error(error, took),
     }
+}
+
+fn broke_off(took: Duration) -> Outcome {
+    let message = "the action broke off; the node's log says why";
+    Outcome::of_error(ActionError::broken(message), took)
 }
 
 fn timed_out(took: Duration) -> Outcome {

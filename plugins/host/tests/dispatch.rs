@@ -26,6 +26,9 @@ struct Said {
 struct Speak(Value);
 struct Panic;
 struct Hang(Arc<Notify>);
+struct Know;
+struct Stumble;
+struct Promise;
 
 impl Action for Speak {
     const NAME: &'static str = "speak";
@@ -59,15 +62,48 @@ impl Action for Hang {
     }
 }
 
+impl Action for Know {
+    const NAME: &'static str = "know";
+    const AT_ONCE: bool = true;
+    type Input = Nothing;
+    type Output = Said;
+    async fn run(&self, _: &Context, _: Nothing) -> Result<Said, ActionError> {
+        Ok(Said {
+            said: json!("known"),
+        })
+    }
+}
+
+impl Action for Stumble {
+    const NAME: &'static str = "stumble";
+    const AT_ONCE: bool = true;
+    type Input = Nothing;
+    type Output = Said;
+    async fn run(&self, _: &Context, _: Nothing) -> Result<Said, ActionError> {
+        panic!("as the test wants")
+    }
+}
+
+impl Action for Promise {
+    const NAME: &'static str = "promise";
+    const AT_ONCE: bool = true;
+    type Input = Nothing;
+    type Output = Said;
+    async fn run(&self, _: &Context, _: Nothing) -> Result<Said, ActionError> {
+        std::future::pending().await
+    }
+}
+
 fn ddl() -> String {
     let action = |name: &str| {
         json!({"action": name, "description": "d", "display": "always", "input": {},
                "output": {"said": {"description": "d", "display_as": "Said", "type": "string"}}})
     };
+    let actions = ["speak", "panic", "hang", "know", "stumble", "promise"].map(action);
     json!({
         "metadata": {"name": "parrot", "description": "d", "author": "a", "license": "l",
                      "version": "1.0.0", "url": "u", "timeout": 5},
-        "actions": [action("speak"), action("panic"), action("hang")],
+        "actions": actions,
     })
     .to_string()
 }
@@ -78,6 +114,9 @@ fn registry(said: Value, wake: &Arc<Notify>, limits: Limits) -> Registry {
         .action(Speak(said))
         .action(Panic)
         .action(Hang(Arc::clone(wake)))
+        .action(Know)
+        .action(Stumble)
+        .action(Promise)
         .build()
         .unwrap();
     let mut registry = Registry::new();
@@ -219,4 +258,61 @@ async fn an_answer_of_the_wrong_type_is_the_plugins_fault() {
         (Status::Other, Some(Reason::Broken))
     );
     assert!(outcome.message.contains("said"), "{}", outcome.message);
+}
+
+fn at_once(registry: &Registry, action: &str) -> Option<Outcome> {
+    let call = call("parrot", action, Duration::from_secs(5));
+    registry.answer_at_once(call).ok()
+}
+
+#[tokio::test]
+async fn what_is_known_is_answered_where_it_is_asked() {
+    let registry = registry(json!("x"), &Arc::default(), Limits::default());
+    let outcome = at_once(&registry, "know").unwrap();
+    assert_eq!(
+        (outcome.status, outcome.data["said"].clone()),
+        (Status::Ok, json!("known"))
+    );
+    assert!(at_once(&registry, "speak").is_none());
+    assert!(at_once(&registry, "sing").is_none());
+    let beside = call("parrot", "know", Duration::from_secs(5));
+    assert_eq!(registry.dispatch(beside).await.status, Status::Ok);
+}
+
+#[tokio::test]
+async fn a_panic_or_a_broken_promise_costs_one_answer_there_too() {
+    let limits = Limits {
+        concurrency: 1,
+        ..Limits::default()
+    };
+    let registry = registry(json!("x"), &Arc::default(), limits);
+    for action in ["stumble", "promise"] {
+        let outcome = at_once(&registry, action).unwrap();
+        assert_eq!(
+            (outcome.status, outcome.reason),
+            (Status::Other, Some(Reason::Broken))
+        );
+        assert_eq!(at_once(&registry, "know").unwrap().status, Status::Ok);
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_answered_out_of_turn() {
+    let wake = Arc::new(Notify::new());
+    let limits = Limits {
+        concurrency: 1,
+        queue: 1,
+        ..Limits::default()
+    };
+    let registry = Arc::new(registry(json!("x"), &wake, limits));
+    let busy = Arc::clone(&registry);
+    let running = tokio::spawn(async move {
+        busy.dispatch(call("parrot", "hang", Duration::from_mins(1)))
+            .await
+    });
+    tokio::task::yield_now().await;
+    assert!(at_once(&registry, "know").is_none());
+    wake.notify_one();
+    assert_eq!(running.await.unwrap().status, Status::Ok);
+    assert!(at_once(&registry, "know").is_some());
 }

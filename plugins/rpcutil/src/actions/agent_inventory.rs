@@ -68,6 +68,7 @@ impl From<AgentInfo> for Entry {
 
 impl Action for AgentInventory {
     const NAME: &'static str = "agent_inventory";
+    const AT_ONCE: bool = true;
     type Input = Nothing;
     type Output = Output;
 

@@ -16,6 +16,7 @@ pub(crate) struct Output {
 
 impl Action for CollectiveInfo {
     const NAME: &'static str = "collective_info";
+    const AT_ONCE: bool = true;
     type Input = Nothing;
     type Output = Output;
 

@@ -22,6 +22,7 @@ pub(crate) struct Output {
 
 impl Action for GetFact {
     const NAME: &'static str = "get_fact";
+    const AT_ONCE: bool = true;
     type Input = Input;
     type Output = Output;
 

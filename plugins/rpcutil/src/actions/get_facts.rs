@@ -22,6 +22,7 @@ pub(crate) struct Output {
 
 impl Action for GetFacts {
     const NAME: &'static str = "get_facts";
+    const AT_ONCE: bool = true;
     type Input = Input;
     type Output = Output;
 

@@ -24,6 +24,7 @@ pub(crate) struct Output {
 
 impl Action for Inventory {
     const NAME: &'static str = "inventory";
+    const AT_ONCE: bool = true;
     type Input = Nothing;
     type Output = Output;
 

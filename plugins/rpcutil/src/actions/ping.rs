@@ -18,6 +18,7 @@ pub(crate) struct Output {
 
 impl Action for Ping {
     const NAME: &'static str = "ping";
+    const AT_ONCE: bool = true;
     type Input = Nothing;
     type Output = Output;
 

@@ -27,6 +27,7 @@ pub(crate) struct Request {
 
 impl Action for Running {
     const NAME: &'static str = "running";
+    const AT_ONCE: bool = true;
     type Input = Nothing;
     type Output = Output;
 
