@@ -313,7 +313,7 @@ async fn carry_out(
         accepted.asked.watch.refused();
         core.tallies.refused(StageName::Audit, "");
         count(core, &accepted, &refused);
-        return reply::outcome(core, &accepted.asked, &refused, None);
+        return reply::outcome(core, &accepted.asked, &refused, (None, bus.max_payload()));
     }
     let (outcome, told) = if let Some(listener) = accepted.asked.listener() {
         let (sink, source) = channel();
@@ -332,7 +332,7 @@ async fn carry_out(
     count(core, &accepted, &outcome);
     audit::ended(core, &accepted, &outcome);
     accepted.asked.watch.lap(StageName::Audit);
-    reply::outcome(core, &accepted.asked, &outcome, told)
+    reply::outcome(core, &accepted.asked, &outcome, (told, bus.max_payload()))
 }
 
 /// Counts how an accepted request ended, and says so to a log that listens closely.

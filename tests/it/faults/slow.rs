@@ -1,0 +1,128 @@
+//! Callers that read too slowly: at their broker's end, and at their own. They are told that answers were lost, and cost nobody else anything.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_client::{Aim, Call, Client, Disturbance, Event, Window};
+use muster_tests::fault_proxy::{Fault, FaultProxy};
+use muster_tests::nats_server::{NatsServer, PATIENCE};
+use muster_tests::organisation::{Organisation, options};
+use muster_wire::filter::Filter;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::Nodes;
+use super::books::{Effects, ask};
+use crate::ask::{Caller, object};
+
+/// Far more than what waits in sockets on the way: 20 nodes that answer 400 kB each, twice.
+fn much(aim: Aim) -> Call {
+    let mut call = Call::new("ledger", "fill", aim).unwrap();
+    call.data = object(json!({"bytes": 400_000}));
+    call.wait = Duration::from_secs(10);
+    call
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
+    let organisation = Organisation::new(&["muster"]);
+    let configuration = format!(
+        "{}max_pending: 1048576\n",
+        organisation.broker_configuration()
+    );
+    let server = NatsServer::start(&configuration).await;
+    let proxy = FaultProxy::before(&server).await;
+    let effects = Arc::<Effects>::default();
+    let nodes = Nodes::start(&organisation, &server, 0..40, &effects).await;
+    let slow = Caller::connect(&organisation, &proxy, organisation.caller("slow")).await;
+    let quick = Caller::connect(&organisation, &server, organisation.caller("quick")).await;
+    proxy.inject(Fault::Throttle(2_000_000));
+    let named = async {
+        let entry = ask(&slow.client, much(Aim::Nodes(nodes.names()))).await;
+        let (stats, _) = entry.told();
+        // Every node is accounted for, and that it is not the nodes' fault is said.
+        assert_eq!(stats.responses() + stats.missing.len(), 40, "{stats:?}");
+        assert!(!stats.missing.is_empty(), "{stats:?}");
+        assert_eq!(
+            stats.incomplete,
+            Some(Disturbance::Reconnected),
+            "{stats:?}"
+        );
+    };
+    let meanwhile = async {
+        for _ in 0..10 {
+            let mut call = much(Aim::Nodes(nodes.names()));
+            call.data = object(json!({"bytes": 100}));
+            let entry = ask(&quick.client, call).await;
+            assert!(entry.is_done(), "{:?}", entry.told().0);
+        }
+    };
+    tokio::join!(named, meanwhile);
+    // A list whose length nobody knows is the one that could be short in silence.
+    let mut events = slow.client.call(much(Aim::Filter(Filter::default())));
+    let stats = loop {
+        match timeout(PATIENCE, events.next()).await.unwrap().unwrap() {
+            Event::Finished(stats) => break stats,
+            Event::Failed(error) => panic!("{error}"),
+            _ => {}
+        }
+    };
+    assert!(stats.responses() < 40, "{stats:?}");
+    assert_eq!(
+        stats.incomplete,
+        Some(Disturbance::Reconnected),
+        "{stats:?}"
+    );
+    proxy.heal();
+    let again = ask(&slow.client, {
+        let mut call = much(Aim::Nodes(nodes.names()));
+        call.data = object(json!({"bytes": 10}));
+        call
+    });
+    assert!(again.await.is_done());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_whose_own_buffer_overflows_is_told() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let effects = Arc::<Effects>::default();
+    let nodes = Nodes::start(&organisation, &server, 0..40, &effects).await;
+    let rip = organisation.caller("rip");
+    let mut options = options(&server, &rip);
+    options.inbox_prefix = Some(format!("_INBOX.{}", rip.public()));
+    options.subscription_capacity = 4;
+    let bus = options.connect().await.unwrap();
+    let collective = organisation.collective().clone();
+    let client = Client::new(
+        bus,
+        rip,
+        organisation.trust(),
+        collective,
+        Window::default(),
+    );
+    let mut lost = BTreeSet::new();
+    // Everybody answers at once, and only four answers have room: sooner or later one falls out.
+    for _ in 0..50 {
+        let mut call = Call::new("rpcutil", "ping", Aim::Nodes(nodes.names())).unwrap();
+        call.wait = Duration::from_millis(500);
+        let entry = ask(&client, call).await;
+        let (stats, _) = entry.told();
+        assert_eq!(stats.responses() + stats.missing.len(), 40, "{stats:?}");
+        assert_eq!(
+            stats.incomplete.is_some(),
+            !stats.missing.is_empty(),
+            "{stats:?}"
+        );
+        lost.extend(
+            stats
+                .incomplete
+                .map(|disturbance| format!("{disturbance:?}")),
+        );
+        if !lost.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(lost, BTreeSet::from(["SlowConsumer".to_owned()]));
+}
