@@ -16,8 +16,8 @@ pub use frames::{Frame, NoFrame, Published, Splitter};
 
 use crate::organisation::Broker;
 
-/// Little, so that who reads slowly through a proxy is felt behind it.
-const RECEIVE_BUFFER: u32 = 64 * 1024;
+/// Little, so that who reads slowly through a proxy is felt behind it; a few of loopback's packets, or it stands still between them.
+const RECEIVE_BUFFER: u32 = 256 * 1024;
 
 /// What happens to the bytes of a connection, in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

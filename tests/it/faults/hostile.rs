@@ -11,6 +11,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::note;
 use super::rig::{NODE, Rig};
@@ -92,16 +93,20 @@ impl Seeds {
         let subject = self.subjects.choose(dice).unwrap().clone();
         if dice.random_ratio(3, 10) {
             let mut request = self.requests.choose(dice).unwrap().clone();
-            for _ in 0..dice.random_range(1..4) {
-                deface(&mut request, dice);
+            let fields = request.as_object_mut().unwrap();
+            fields.insert("id".to_owned(), json!(Uuid::now_v7()));
+            fields.insert("issued_at".to_owned(), json!(muster_tests::now()));
+            // Half of them are requests in all but what they ask with, and go where they say that they go.
+            let honest = dice.random_ratio(1, 2);
+            if honest {
+                let data = fields.get_mut("data").unwrap();
+                deface(data, dice);
+            } else {
+                (0..dice.random_range(1..4)).for_each(|_| deface(&mut request, dice));
             }
-            // A fifth of them goes where it says that it goes.
-            let honest = dice.random_ratio(1, 5);
             let word = |key: &str| request.get(key).and_then(Value::as_str).map(str::to_owned);
             let subject = match (honest, word("agent"), word("action")) {
-                (true, Some(agent), Some(action)) if is_plain(&agent) && is_plain(&action) => {
-                    format!("muster.{agent}.{action}.all")
-                }
+                (true, Some(agent), Some(action)) => format!("muster.{agent}.{action}.all"),
                 _ => subject.clone(),
             };
             if let Ok(sealed) = seal(Kind::Request, &request, thief) {
@@ -141,19 +146,13 @@ impl Seeds {
     }
 }
 
-fn is_plain(word: &str) -> bool {
-    !word.is_empty()
-        && word.len() < 100
-        && word
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-/// Changes one value of a request, its times too, into one that somebody might try.
-fn deface(request: &mut Value, dice: &mut StdRng) {
-    let fields = request.as_object_mut().unwrap();
+/// Changes one value of a request, its times too, or of its inputs, into one that somebody might try.
+fn deface(values: &mut Value, dice: &mut StdRng) {
+    let Some(fields) = values.as_object_mut() else {
+        return;
+    };
     let names: Vec<String> = fields.keys().cloned().collect();
-    let name = names.choose(dice).unwrap().clone();
+    let name = names.choose(dice).cloned().unwrap_or_default();
     let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
     let strange = [
         Value::Null,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_client::{Aim, Call, Client, Disturbance, Event, Window};
+use muster_client::{Aim, Call, Client, Disturbance, Event, Stats, Window};
 use muster_tests::fault_proxy::{Fault, FaultProxy};
 use muster_tests::nats_server::{NatsServer, PATIENCE};
 use muster_tests::organisation::{Organisation, options};
@@ -16,11 +16,14 @@ use super::Nodes;
 use super::books::{Effects, ask};
 use crate::ask::{Caller, object};
 
-/// Far more than what waits in sockets on the way: 20 nodes that answer 400 kB each, twice.
+/// Longer than it takes, and shorter than a test waits for what happens next.
+const LONG: Duration = Duration::from_secs(15);
+
+/// More than what waits in sockets on the way, when forty nodes answer it.
 fn much(aim: Aim) -> Call {
     let mut call = Call::new("ledger", "fill", aim).unwrap();
-    call.data = object(json!({"bytes": 400_000}));
-    call.wait = Duration::from_secs(10);
+    call.data = object(json!({"bytes": 200_000}));
+    call.wait = Duration::from_secs(15);
     call
 }
 
@@ -28,7 +31,7 @@ fn much(aim: Aim) -> Call {
 async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
     let organisation = Organisation::new(&["muster"]);
     let configuration = format!(
-        "{}max_pending: 1048576\n",
+        "{}max_pending: 524288\n",
         organisation.broker_configuration()
     );
     let server = NatsServer::start(&configuration).await;
@@ -37,7 +40,7 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
     let nodes = Nodes::start(&organisation, &server, 0..40, &effects).await;
     let slow = Caller::connect(&organisation, &proxy, organisation.caller("slow")).await;
     let quick = Caller::connect(&organisation, &server, organisation.caller("quick")).await;
-    proxy.inject(Fault::Throttle(2_000_000));
+    proxy.inject(Fault::Throttle(3_000_000));
     let named = async {
         let entry = ask(&slow.client, much(Aim::Nodes(nodes.names()))).await;
         let (stats, _) = entry.told();
@@ -81,6 +84,46 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
         call
     });
     assert!(again.await.is_done());
+}
+
+/// Asks whoever is there, and waits so long for the end of it.
+async fn everybody(caller: &Caller, wait: Duration) -> Stats {
+    let mut call = much(Aim::Filter(Filter::default()));
+    call.data = object(json!({"bytes": 100_000}));
+    call.wait = wait;
+    let mut events = caller.client.call(call);
+    loop {
+        match timeout(PATIENCE, events.next()).await.unwrap().unwrap() {
+            Event::Finished(stats) => return *stats,
+            Event::Failed(error) => panic!("{error}"),
+            _ => {}
+        }
+    }
+}
+
+/// Answers that come one by one, further apart than a caller waits who believes that nobody else is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_of_unknown_length_is_not_cut_short_in_silence_by_a_slow_line() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let proxy = FaultProxy::before(&server).await;
+    let effects = Arc::<Effects>::default();
+    let _nodes = Nodes::start(&organisation, &server, 0..10, &effects).await;
+    let caller = Caller::connect(&organisation, &proxy, organisation.caller("rip")).await;
+    proxy.inject(Fault::Throttle(200_000));
+    let stats = everybody(&caller, LONG).await;
+    assert_eq!((stats.ok, stats.incomplete), (10, None), "{stats:?}");
+    let stats = everybody(&caller, Duration::from_millis(1_500)).await;
+    assert!(stats.ok < 10, "{stats:?}");
+    assert_eq!(
+        stats.incomplete,
+        Some(Disturbance::SlowConsumer),
+        "{stats:?}"
+    );
+    // What is quiet because there is nothing more to say ends as soon as before.
+    proxy.heal();
+    let stats = everybody(&caller, LONG).await;
+    assert_eq!((stats.ok, stats.incomplete), (10, None), "{stats:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
