@@ -5,7 +5,7 @@ TOOLS := $(CURDIR)/target/tools
 export PATH := $(TOOLS):$(HOME)/.cargo/bin:$(PATH)
 export CARGO_TERM_COLOR ?= never
 
-.PHONY: help demo demo-provision test check fmt lint unit doc deny tools puppet parity bench fuzz install clean
+.PHONY: help demo demo-provision test check fmt lint unit doc deny tools puppet parity bench faults fuzz install clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -55,6 +55,10 @@ bench: tools ## a signed ping over 1,000 and 10,000 nodes beside its floors; cat
 	cargo run --release --locked --package muster-tests --bin load -- permits
 	cargo run --release --locked --package muster-tests --bin load -- provision
 	cargo run --release --locked --package muster-tests --bin load -- bench
+
+faults: tools ## every fault of tests/it/faults, N times in a row (10)
+	cargo build --quiet --locked --bin rpc --bin rpcd
+	tools/faults $(or $(N),10)
 
 fuzz: ## each decoder for a minute (needs nightly and cargo-fuzz)
 	tools/fuzz

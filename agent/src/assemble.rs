@@ -6,6 +6,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use muster_api::system::System;
 use muster_api::system::error::chain;
@@ -31,6 +32,11 @@ use crate::newcomer::{self, NewcomerError};
 use crate::policy;
 use crate::seen::{Seen, SeenError};
 use crate::services;
+
+/// How long what a killed daemon was just starting may outlive it, on a machine that is busy.
+const OUTLIVED: Duration = Duration::from_secs(2);
+/// How often it is looked whether it is gone.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Why a daemon cannot be put together.
 #[derive(Debug, thiserror::Error)]
@@ -247,8 +253,9 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
     })
 }
 
-/// Makes the state directory, and keeps every other daemon out of it: two would forget each other's seen requests.
-pub fn possess(state: &Path) -> Result<File, AssembleError> {
+/// Makes the state directory, and keeps every other daemon out of it: two would forget each other's seen requests. Waits for a moment
+/// for one that was killed: a program that it was just starting holds the lock until it has begun.
+pub async fn possess(state: &Path) -> Result<File, AssembleError> {
     std::fs::create_dir_all(state).map_err(|source| AssembleError::Directory {
         path: state.to_owned(),
         source,
@@ -263,12 +270,20 @@ pub fn possess(state: &Path) -> Result<File, AssembleError> {
         .append(true)
         .open(&path)
         .map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(AssembleError::Occupied {
-            path: state.to_owned(),
-        }),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
+    let latest = Instant::now() + OUTLIVED;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < latest => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(AssembleError::Occupied {
+                    path: state.to_owned(),
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
     }
 }
 

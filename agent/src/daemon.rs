@@ -147,10 +147,12 @@ impl Worker {
         };
         let taken = match pipeline::accept(&self.core, &incoming) {
             Err(None) => return,
-            Ok(Taken::Accepted(accepted)) => match pipeline::at_once(&self.core, accepted) {
-                Ok(answer) => return self.send_at_once(answer),
-                Err(accepted) => Ok(Taken::Accepted(accepted)),
-            },
+            Ok(Taken::Accepted(accepted)) => {
+                match pipeline::at_once(&self.core, accepted, &self.bus) {
+                    Ok(answer) => return self.send_at_once(answer),
+                    Err(accepted) => Ok(Taken::Accepted(accepted)),
+                }
+            }
             taken => taken,
         };
         let (core, bus) = (Arc::clone(&self.core), self.bus.clone());

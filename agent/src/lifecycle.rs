@@ -65,7 +65,7 @@ pub enum Ending {
 pub async fn live(config: &Config, config_file: &Path) -> Result<Ending, LifeError> {
     let mut signals = Signals::receive().map_err(LifeError::Signals)?;
     leave::hear();
-    let _until_the_end = assemble::possess(&config.paths.state)?;
+    let _until_the_end = assemble::possess(&config.paths.state).await?;
     let config = &match arrive(config, &mut signals).await? {
         Arrived::Node(config) => *config,
         Arrived::Over(ending) => {

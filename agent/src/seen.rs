@@ -1,16 +1,17 @@
 //! The memory of seen requests on disk, so that a restart does not run a captured request again.
 //!
 //! Every request is appended; before an action that changes the node, the file is also forced to disk. The form of the records
-//! and what counts as seen is `muster_wire::fresh`'s.
+//! and what counts as seen is `muster_wire::fresh`'s. A disk without room keeps nobody from reading: it is tried again with each request.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use muster_wire::Millis;
-use muster_wire::fresh::{DEFAULT_CAPACITY, Insertion, Record, SeenCache};
+use muster_wire::fresh::{DEFAULT_CAPACITY, Insertion, Now, Record, SeenCache};
 use uuid::Uuid;
 
 /// The journal is written anew when it holds this many records, and at every start.
@@ -20,6 +21,8 @@ const COMPACT_AT: usize = 65_536;
 #[derive(Debug)]
 pub struct Seen {
     inner: Mutex<Inner>,
+    /// Where the clock begins that nobody can set.
+    began: Instant,
 }
 
 #[derive(Debug)]
@@ -31,7 +34,8 @@ struct Inner {
 #[derive(Debug)]
 struct Journal {
     path: PathBuf,
-    file: Arc<File>,
+    /// Nothing as long as there was never room for it. What an earlier life has written stays in its place.
+    file: Option<Arc<File>>,
     records: usize,
 }
 
@@ -49,10 +53,11 @@ pub struct SeenError {
 impl Seen {
     /// A memory that ends with the process, for virtual nodes.
     pub fn in_memory() -> Self {
-        Self::with(SeenCache::default(), None)
+        Self::with(SeenCache::default(), None, Instant::now())
     }
 
-    /// Takes up the journal at this path. A torn or damaged record is left out.
+    /// Takes up the journal at this path. A torn or damaged record is left out. Without room on the disk it begins all the same: what
+    /// is to be remembered fails then, until there is room.
     pub fn open(path: &Path, now: Millis) -> Result<Self, SeenError> {
         let failed = |source| SeenError {
             path: path.to_owned(),
@@ -67,14 +72,26 @@ impl Seen {
         if decoded.damaged > 0 {
             tracing::warn!(path = %path.display(), records = decoded.damaged, "damaged records of seen requests");
         }
-        let cache = SeenCache::restore(decoded.records, DEFAULT_CAPACITY, now);
-        let journal = Journal::write(path, &cache).map_err(failed)?;
-        Ok(Self::with(cache, Some(journal)))
+        let began = Instant::now();
+        let start = Now {
+            wall: now,
+            steady: 0,
+        };
+        let cache = SeenCache::restore(decoded.records, DEFAULT_CAPACITY, start);
+        let journal = match Journal::write(path, &cache) {
+            Err(error) if is_out_of_room(&error) => {
+                tracing::error!(%error, path = %path.display(), "no change is made before seen requests can be written down");
+                Journal::unwritten(path)
+            }
+            written => written.map_err(failed)?,
+        };
+        Ok(Self::with(cache, Some(journal), began))
     }
 
-    fn with(cache: SeenCache, journal: Option<Journal>) -> Self {
+    fn with(cache: SeenCache, journal: Option<Journal>, began: Instant) -> Self {
         Self {
             inner: Mutex::new(Inner { cache, journal }),
+            began,
         }
     }
 
@@ -86,6 +103,8 @@ impl Seen {
         expires: Millis,
         now: Millis,
     ) -> Result<Insertion, SeenError> {
+        let steady = Millis::try_from(self.began.elapsed().as_millis()).unwrap_or(Millis::MAX);
+        let now = Now { wall: now, steady };
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { cache, journal } = &mut *inner;
         let insertion = cache.insert(caller, request, expires, now);
@@ -107,21 +126,39 @@ impl Seen {
     pub fn sync(&self) -> Result<(), SeenError> {
         let journal = {
             let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            inner
-                .journal
-                .as_ref()
-                .map(|journal| (Arc::clone(&journal.file), journal.path.clone()))
+            let journal = inner.journal.as_ref();
+            journal.map(|journal| (journal.file.clone(), journal.path.clone()))
         };
-        match journal {
-            Some((file, path)) => file
-                .sync_data()
-                .map_err(|source| SeenError { path, source }),
-            None => Ok(()),
-        }
+        let Some((file, path)) = journal else {
+            return Ok(());
+        };
+        let synced = match file {
+            Some(file) => file.sync_data(),
+            None => Err(io::ErrorKind::StorageFull.into()),
+        };
+        synced.map_err(|source| SeenError { path, source })
     }
 }
 
+/// Whether this is for want of room, which may be made at any time.
+fn is_out_of_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(
+        error.kind(),
+        QuotaExceeded | ReadOnlyFilesystem | StorageFull
+    )
+}
+
 impl Journal {
+    /// One for which there was no room.
+    fn unwritten(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            file: None,
+            records: 0,
+        }
+    }
+
     /// Writes what is alive to a new file, and puts it in the old one's place.
     fn write(path: &Path, cache: &SeenCache) -> io::Result<Self> {
         let fresh = path.with_extension("new");
@@ -141,18 +178,21 @@ impl Journal {
         }
         Ok(Self {
             path: path.to_owned(),
-            file: Arc::new(file),
+            file: Some(Arc::new(file)),
             records: cache.len(),
         })
     }
 
     fn append(&mut self, record: &Record, cache: &SeenCache) -> io::Result<()> {
-        if self.records >= COMPACT_AT && self.records > 2 * cache.len() {
-            *self = Self::write(&self.path, cache)?;
-            return Ok(());
+        let grown = self.records >= COMPACT_AT && self.records > 2 * cache.len();
+        match &self.file {
+            Some(file) if !grown => {
+                (&**file).write_all(&record.encode())?;
+                self.records += 1;
+            }
+            // The record is in the cache already.
+            _ => *self = Self::write(&self.path, cache)?,
         }
-        (&*self.file).write_all(&record.encode())?;
-        self.records += 1;
         Ok(())
     }
 }
@@ -160,6 +200,9 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Longer than any clock is wrong.
+    const LATER: Millis = 86_400_000;
 
     #[test]
     fn a_restart_remembers_what_is_alive_and_forgets_the_rest() {
@@ -172,23 +215,26 @@ mod tests {
             Insertion::Fresh
         );
         assert_eq!(
-            seen.insert(&[1; 32], young, 900, 0).unwrap(),
+            seen.insert(&[1; 32], young, LATER + 900, 0).unwrap(),
             Insertion::Fresh
         );
         seen.sync().unwrap();
         drop(seen);
 
-        let seen = Seen::open(&path, 500).unwrap();
+        let seen = Seen::open(&path, LATER + 500).unwrap();
         assert_eq!(
-            seen.insert(&[1; 32], young, 900, 500).unwrap(),
+            seen.insert(&[1; 32], young, LATER + 900, LATER + 500)
+                .unwrap(),
             Insertion::Seen
         );
         assert_eq!(
-            seen.insert(&[2; 32], young, 900, 500).unwrap(),
+            seen.insert(&[2; 32], young, LATER + 900, LATER + 500)
+                .unwrap(),
             Insertion::Fresh
         );
         assert_eq!(
-            seen.insert(&[1; 32], old, 900, 500).unwrap(),
+            seen.insert(&[1; 32], old, LATER + 900, LATER + 500)
+                .unwrap(),
             Insertion::Fresh
         );
     }

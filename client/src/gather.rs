@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_bus::{Bytes, Mark, Message, Subscription};
+use muster_bus::{Bytes, Disturbance, Mark, Message, Subscription};
 use muster_wire::identity::Identity;
 use muster_wire::progress::Progress;
 use muster_wire::sign::{Expected, Kind, OpenReply, Refusal, open_progress, open_replies};
@@ -32,6 +32,12 @@ use crate::telling::Telling;
 
 /// Replies that are verified together: enough for the batch to pay, few enough for the screen to move.
 pub(crate) const BATCH: usize = 1024;
+
+/// How long after the end of waiting the broker may say that it has sent everything.
+const ROUND_TRIP: Duration = Duration::from_secs(1);
+
+/// Begins the last word of the subject on which the broker says so.
+const END: &str = "end";
 
 type Sender = mpsc::Sender<Event>;
 
@@ -77,6 +83,7 @@ pub(crate) async fn run(party: &Arc<Party>, call: Call, tell: &Sender) -> Result
         tally: Tally::default(),
         telling: Telling::default(),
         nobody: false,
+        behind: false,
         last: None,
     };
     gathering.run(replies, tell).await;
@@ -179,6 +186,8 @@ struct Gathering<'a> {
     telling: Telling,
     /// The broker says that nobody listens to the broadcast.
     nobody: bool,
+    /// When waiting ended, more was on its way.
+    behind: bool,
     last: Option<Instant>,
 }
 
@@ -192,10 +201,11 @@ struct Tally {
 impl Gathering<'_> {
     async fn run(mut self, mut replies: Subscription, tell: &Sender) {
         while !self.is_over() {
-            let Ok(Some(first)) = tokio::time::timeout_at(self.ends_at(), replies.next()).await
-            else {
-                break;
+            let next = match tokio::time::timeout_at(self.ends_at(), replies.next()).await {
+                Ok(next) => next,
+                Err(_) => self.straggler(&mut replies).await,
             };
+            let Some(first) = next else { break };
             let mut messages = vec![first];
             while messages.len() < BATCH
                 && let Some(message) = replies.try_next()
@@ -216,12 +226,42 @@ impl Gathering<'_> {
         all || self.call.expect.is_some_and(enough)
     }
 
+    /// What comes although it has been quiet, where nobody knows how many there are: a line is quiet too that is slow. So the broker is
+    /// asked what it answers by itself, that nobody listens; everything that it has sent before is here before that answer.
+    async fn straggler(&mut self, replies: &mut Subscription) -> Option<Message> {
+        if !self.is_open_ended() {
+            return None;
+        }
+        let Call { agent, action, .. } = self.call;
+        let inbox = subject::inbox(&self.party.signer.public().to_string(), &self.id);
+        let answers = format!("{inbox}.{END}");
+        let answer = format!("{answers}{}", Uuid::now_v7().simple());
+        let nobody = subject::nobody(&self.party.collective, agent, action);
+        let asked = self.party.bus.ask(&nobody, &answer, Bytes::new()).await;
+        let latest = self.published + self.call.wait + ROUND_TRIP;
+        loop {
+            let Ok(next) = tokio::time::timeout_at(latest, replies.next()).await else {
+                self.behind = asked.is_ok();
+                return None;
+            };
+            match next {
+                Some(message) if message.subject() == answer => return None,
+                // Of an earlier silence.
+                Some(message) if message.subject().starts_with(&answers) => {}
+                next => return next,
+            }
+        }
+    }
+
+    fn is_open_ended(&self) -> bool {
+        self.expected.is_none() && self.call.expect.is_none()
+    }
+
     /// When waiting ends if nothing more comes.
     fn ends_at(&self) -> Instant {
         let latest = self.published + self.call.wait;
-        let open_ended = self.expected.is_none() && self.call.expect.is_none();
         match self.last {
-            Some(last) if open_ended => latest.min(last + self.party.window.quiet),
+            Some(last) if self.is_open_ended() => latest.min(last + self.party.window.quiet),
             _ => latest,
         }
     }
@@ -258,7 +298,8 @@ impl Gathering<'_> {
 
     async fn nobody_at(&mut self, reply_subject: &str, tell: &Sender) {
         let Some(node) = self.asked.get(reply_subject) else {
-            self.nobody = true;
+            // Others are late answers to whether everything is here.
+            self.nobody |= reply_subject.ends_with(".all");
             return;
         };
         if self.awaited.remove(node) {
@@ -341,6 +382,7 @@ impl Gathering<'_> {
         missing.extend(self.absent.iter().cloned());
         missing.extend(self.silent);
         let end = self.last.unwrap_or_else(Instant::now);
+        let slow = self.behind.then_some(Disturbance::SlowConsumer);
         Stats {
             request: self.id,
             expected: self.expected,
@@ -350,7 +392,7 @@ impl Gathering<'_> {
             absent: self.absent,
             unexpected: self.unexpected,
             disbelieved: self.tally.disbelieved,
-            incomplete: self.party.bus.disturbed_since(self.mark),
+            incomplete: self.party.bus.disturbed_since(self.mark).or(slow),
             signing: self.signing,
             publishing: self.published - self.begun,
             waiting: end.saturating_duration_since(self.published),

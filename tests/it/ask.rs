@@ -7,7 +7,7 @@ use muster_bus::{Bus, Bytes, Subscription};
 use muster_client::{Aim, Answer, Call, Client, Event, Stats, Window};
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::{NatsServer, PATIENCE};
-use muster_tests::organisation::{Organisation, connect};
+use muster_tests::organisation::{Broker, Organisation, connect};
 use muster_wire::filter::Filter;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::reply::Reply;
@@ -69,7 +69,7 @@ pub(crate) struct Caller {
 impl Caller {
     pub(crate) async fn connect(
         organisation: &Organisation,
-        server: &NatsServer,
+        server: &impl Broker,
         signer: Signer,
     ) -> Self {
         let bus = connect(server, &signer).await;

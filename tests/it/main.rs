@@ -13,6 +13,7 @@ mod discovery;
 mod docs;
 mod doctor;
 mod external;
+mod faults;
 mod lifecycle;
 mod listen;
 mod longrun;

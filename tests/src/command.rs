@@ -8,8 +8,7 @@ use muster_wire::token::Creds;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::nats_server::NatsServer;
-use crate::organisation::Organisation;
+use crate::organisation::{Broker, Organisation};
 
 /// A caller's home: configuration, credentials, the account's token, jobs.
 #[derive(Debug)]
@@ -20,7 +19,7 @@ pub struct Command {
 impl Command {
     /// A home for this caller. `more` goes to the beginning of its configuration.
     pub fn new(
-        server: &NatsServer,
+        server: &impl Broker,
         organisation: &Organisation,
         caller: &Signer,
         more: &str,
@@ -31,14 +30,14 @@ impl Command {
         let creds = Creds::new(caller.token(), caller.key().clone()).unwrap();
         command.write("caller.creds", &creds.format());
         command.write("account.jwt", &organisation.account_token());
-        let (url, operator, collective) = (
-            server.url(),
+        let (urls, operator, collective) = (
+            server.urls(),
             organisation.trust().operator(),
             organisation.collective(),
         );
         let text = format!(
             "{more}\ncollective = \"{collective}\"\n\
-             [broker]\nurls = [\"{url}\"]\ncredentials = \"caller.creds\"\nplaintext_on_loopback = true\n\
+             [broker]\nurls = {urls:?}\ncredentials = \"caller.creds\"\nplaintext_on_loopback = true\n\
              [trust]\noperator = \"{operator}\"\naccount = \"account.jwt\"\n"
         );
         command.write("rpc.toml", &text);

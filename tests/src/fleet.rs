@@ -24,8 +24,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::nats_server::NatsServer;
-use crate::organisation::{Organisation, connect};
+use crate::organisation::{Broker, Organisation, connect};
 
 /// What a node is made of; begin with [`Blueprint::new`] and change what a test is about.
 #[derive(Debug)]
@@ -95,7 +94,7 @@ impl TestNode {
     /// Builds a node and connects it; returns when it is ready.
     pub async fn start(
         organisation: &Organisation,
-        server: &NatsServer,
+        server: &impl Broker,
         blueprint: Blueprint,
     ) -> Self {
         let directory = TempDir::new().unwrap();
@@ -106,7 +105,7 @@ impl TestNode {
     pub async fn start_in(
         directory: TempDir,
         organisation: &Organisation,
-        server: &NatsServer,
+        server: &impl Broker,
         blueprint: Blueprint,
     ) -> Self {
         let permits = blueprint.permits.clone();

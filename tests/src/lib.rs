@@ -10,8 +10,11 @@
     reason = "a harness fails loudly"
 )]
 
+pub mod cluster;
 pub mod command;
+pub mod fault_proxy;
 pub mod fleet;
+pub mod memory;
 pub mod nats_server;
 pub mod newcomers;
 pub mod organisation;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::await_state;
+use crate::organisation::Broker;
 
 /// A running server.
 #[derive(Debug)]
@@ -65,8 +66,19 @@ impl NatsServer {
 
     /// Kills the server, and starts it again on the same port with the same state.
     pub async fn restart(mut self) -> Self {
+        self.kill();
+        self.revive().await;
+        self
+    }
+
+    /// Kills the server, as a loss of power does: nobody is told.
+    pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Starts a server again that was killed, on the same port with the same state.
+    pub async fn revive(&mut self) {
         let port = self.port;
         let file = self.directory.path().join("nats.conf");
         let text = std::fs::read_to_string(&file)
@@ -79,7 +91,6 @@ impl NatsServer {
             .path()
             .join(format!("nats-server_{}.ports", self.child.id()));
         await_state("nats-server is back", || read_port(&ports).is_some()).await;
-        self
     }
 
     /// The port.
@@ -100,6 +111,16 @@ impl NatsServer {
     /// What the server said.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Broker for NatsServer {
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn urls(&self) -> Vec<String> {
+        vec![self.url()]
     }
 }
 

@@ -14,6 +14,20 @@ use muster_wire::token::{Creds, KeyKind, KeyPair, Role, Trust};
 use crate::nats_server::NatsServer;
 use crate::newcomers::Newcomers;
 
+/// What a broker that keeps stores has in its configuration.
+pub(crate) const STORING: &str = "jetstream: { store_dir: \"@DIRECTORY@/jetstream\" }\n";
+
+/// Where parties connect to: a broker on loopback, several that are one, or what stands before them.
+pub trait Broker {
+    /// The port of the first.
+    fn port(&self) -> u16;
+
+    /// The addresses, as a client writes them.
+    fn urls(&self) -> Vec<String> {
+        vec![format!("nats://127.0.0.1:{}", self.port())]
+    }
+}
+
 /// Keys and tokens of one fleet.
 #[derive(Debug)]
 pub struct Organisation {
@@ -26,7 +40,7 @@ pub struct Organisation {
     claims: Account,
     issued_at: u64,
     collectives: Vec<Name>,
-    /// Signs users who may read everything, as whoever has the broker can.
+    /// Signs users who may read and say everything, as whoever has the broker can.
     spies: KeyPair,
     newcomers: Newcomers,
 }
@@ -47,10 +61,12 @@ impl Organisation {
         };
         let spies = key(KeyKind::Account);
         let mut template = Role::Caller.template(&[]);
-        template.subscribe = Subjects {
+        let all = Subjects {
             allow: vec![">".to_owned()],
             deny: Vec::new(),
         };
+        template.subscribe = all.clone();
+        template.publish = all;
         let everything = SigningKeyEntry::Scoped(Box::new(ScopedKey {
             kind: "user_scope".to_owned(),
             key: spies.public(),
@@ -167,14 +183,18 @@ impl Organisation {
 
     /// A running broker that has the fleet's stores.
     pub async fn storing_broker(&self) -> NatsServer {
-        let storing = "jetstream: { store_dir: \"@DIRECTORY@/jetstream\" }\n";
-        let configuration = format!("{}{storing}", self.broker_configuration());
+        let configuration = format!("{}{STORING}", self.broker_configuration());
         let server = NatsServer::start(&configuration).await;
-        let bus = connect(&server, &self.service("keeper")).await;
-        for store in &muster_wire::stores::ALL {
-            bus.declare(store, 1).await.unwrap();
-        }
+        self.declare_stores(&server, 1).await;
         server
+    }
+
+    /// Makes the fleet's stores, with so many copies.
+    pub async fn declare_stores(&self, broker: &impl Broker, copies: usize) {
+        let bus = connect(broker, &self.service("keeper")).await;
+        for store in &muster_wire::stores::ALL {
+            bus.declare(store, copies).await.unwrap();
+        }
     }
 
     /// A node's key and token.
@@ -220,8 +240,8 @@ impl Organisation {
         Signer::new(Creds::new(&token, key).unwrap()).unwrap()
     }
 
-    /// Everything that the broker carries from now on.
-    pub async fn spy(&self, server: &NatsServer) -> (Bus, muster_bus::Subscription) {
+    /// Everything that the broker carries from now on; what is published on the connection may go everywhere.
+    pub async fn spy(&self, server: &impl Broker) -> (Bus, muster_bus::Subscription) {
         let key = KeyPair::generate(KeyKind::User).unwrap();
         let name = Identity::parse("spy").unwrap();
         let claims = User::new(self.account.public(), Vec::new());
@@ -242,7 +262,7 @@ impl Organisation {
     }
 
     /// Tells the broker about a changed account token, as `rpc org push` does.
-    pub async fn push(&self, server: &NatsServer, account_token: &str) {
+    pub async fn push(&self, server: &impl Broker, account_token: &str) {
         let key = KeyPair::generate(KeyKind::User).unwrap();
         let name = Identity::parse("system").unwrap();
         let claims = User::new(self.system.public(), Vec::new());
@@ -263,7 +283,7 @@ impl Organisation {
 }
 
 /// A connection as this party, with its private inbox.
-pub async fn connect(server: &NatsServer, party: &Signer) -> Bus {
+pub async fn connect(server: &impl Broker, party: &Signer) -> Bus {
     let mut options = options(server, party);
     options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(
         &party.public().to_string(),
@@ -271,14 +291,15 @@ pub async fn connect(server: &NatsServer, party: &Signer) -> Bus {
     options.connect().await.unwrap()
 }
 
-async fn connect_without_inbox(server: &NatsServer, party: &Signer) -> Bus {
+async fn connect_without_inbox(server: &impl Broker, party: &Signer) -> Bus {
     options(server, party).connect().await.unwrap()
 }
 
 /// How this party connects to a test's broker.
-pub fn options(server: &NatsServer, party: &Signer) -> Options {
-    let address = Server::parse(&server.url(), true).unwrap();
-    let mut options = Options::command(party.identity().as_str(), vec![address]);
+pub fn options(server: &impl Broker, party: &Signer) -> Options {
+    let parse = |url: &String| Server::parse(url, true).unwrap();
+    let addresses = server.urls().iter().map(parse).collect();
+    let mut options = Options::command(party.identity().as_str(), addresses);
     options.secret = Some(muster_agent::assemble::secret(party));
     options
 }

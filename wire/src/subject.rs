@@ -3,6 +3,7 @@
 //! ```text
 //! <collective>.<agent>.<action>.all               a request to every node of the collective
 //! <collective>.<agent>.<action>.node.<identity>   a request to one node; the identity keeps its dots
+//! <collective>.<agent>.<action>.nobody            nobody listens: the broker's word for that is the end of what it has sent
 //! <collective>.trust.account                      the account's token, after it changed (signed by the operator)
 //! _INBOX.<user key>.<request id>                  replies; only that user may read below its key
 //! ```
@@ -65,6 +66,12 @@ pub fn broadcast(collective: &Name, agent: &Name, action: &Name) -> String {
 /// Subject of a request to one node.
 pub fn node(collective: &Name, agent: &Name, action: &Name, node: &Identity) -> String {
     format!("{collective}.{agent}.{action}.node.{node}")
+}
+
+/// Subject of an action on which nobody listens. The broker says so at once to whoever publishes there, and by that, that everything has
+/// arrived which it had sent before.
+pub fn nobody(collective: &Name, agent: &Name, action: &Name) -> String {
+    format!("{collective}.{agent}.{action}.nobody")
 }
 
 /// The two subscriptions by which a node hears every request that concerns it.

@@ -1,6 +1,7 @@
 //! Stage 3: neither too old, nor from the future, nor seen before.
 
 use muster_wire::fresh::{self, Insertion, Stale};
+use muster_wire::limits;
 use muster_wire::status::{Reason, Status};
 use muster_wire::trace::StageName;
 
@@ -12,9 +13,11 @@ use crate::core::Core;
 pub(super) fn judge(core: &Core, mut asked: Asked) -> Result<Asked, Stop> {
     let (request, now) = (&asked.request, core.clock.now());
     let stale = fresh::judge(request.issued_at, request.ttl, now, core.skew).err();
-    // A stale request is remembered from now on, so that repeating it does not repeat the answer.
+    // A stale request is remembered from now on, so that repeating it does not repeat the answer; one from the future until it would be
+    // fresh and over, so that a clock that is put right does not let in what was refused. A day is as long as any request lives.
     let since = if stale.is_some() {
-        now
+        let latest = now.saturating_add(limits::TTL_MILLIS);
+        request.issued_at.clamp(now, latest)
     } else {
         request.issued_at
     };

@@ -293,13 +293,14 @@ fn told(core: &Core, stop: Stop) -> Option<Outgoing> {
 pub fn at_once(
     core: &Arc<Core>,
     mut accepted: Box<Accepted>,
+    bus: &Bus,
 ) -> Result<Option<Outgoing>, Box<Accepted>> {
     let _said_of = span(&accepted.asked.request).entered();
     if accepted.asked.request.stream {
         return Err(accepted);
     }
     match dispatch::at_once(core, &mut accepted) {
-        Some(outcome) => Ok(ended(core, &mut accepted, &outcome, None)),
+        Some(outcome) => Ok(ended(core, &mut accepted, &outcome, None, bus)),
         None => Err(accepted),
     }
 }
@@ -330,7 +331,7 @@ async fn carry_out(
         accepted.asked.watch.refused();
         core.tallies.refused(StageName::Audit, "");
         count(core, &accepted, &refused);
-        return reply::outcome(core, &accepted.asked, &refused, None);
+        return reply::outcome(core, &accepted.asked, &refused, (None, bus.max_payload()));
     }
     let (outcome, told) = if let Some(listener) = accepted.asked.listener() {
         let (sink, source) = channel();
@@ -346,7 +347,7 @@ async fn carry_out(
         let outcome = dispatch::run(core, &mut accepted, stopping, Sink::default()).await;
         (outcome, None)
     };
-    ended(core, &mut accepted, &outcome, told)
+    ended(core, &mut accepted, &outcome, told, bus)
 }
 
 /// The action has ended: that is counted, recorded and answered.
@@ -355,11 +356,12 @@ fn ended(
     accepted: &mut Accepted,
     outcome: &Outcome,
     told: Option<Told>,
+    bus: &Bus,
 ) -> Option<Outgoing> {
     count(core, accepted, outcome);
     audit::ended(core, accepted, outcome);
     accepted.asked.watch.lap(StageName::Audit);
-    reply::outcome(core, &accepted.asked, outcome, told)
+    reply::outcome(core, &accepted.asked, outcome, (told, bus.max_payload()))
 }
 
 /// Counts how an accepted request ended, and says so to a log that listens closely.

@@ -15,12 +15,12 @@ use serde_json::Map;
 use super::{Asked, Outgoing, Refused};
 use crate::core::Core;
 
-/// The answer to a request that was executed.
+/// The answer to a request that was executed. `room` is what the broker takes as one message, in bytes.
 pub(super) fn outcome(
     core: &Core,
     asked: &Asked,
     outcome: &Outcome,
-    progress: Option<Told>,
+    (progress, room): (Option<Told>, usize),
 ) -> Option<Outgoing> {
     let subject = asked.reply_to.clone()?;
     let request = &asked.request;
@@ -39,7 +39,7 @@ pub(super) fn outcome(
         progress,
     };
     let reply = traced(core, asked, reply);
-    let payload = sealed(core, reply)?;
+    let payload = sealed(core, reply, room)?;
     core.counters.replies.count();
     Some(Outgoing { subject, payload })
 }
@@ -55,7 +55,7 @@ pub(super) fn refusal(core: &Core, refused: &Refused) -> Option<Outgoing> {
         queued: Duration::ZERO,
         took: Duration::ZERO,
     };
-    outcome(core, &refused.asked, &told, None)
+    outcome(core, &refused.asked, &told, (None, limits::REPLY_BYTES))
 }
 
 /// Adds the stages, if they were asked for. What is signed cannot hold the time of its own signing: that of a rehearsal stands for it.
@@ -86,10 +86,14 @@ fn told(core: &Core, refused: &Refused) -> (String, Option<Reason>) {
     }
 }
 
-/// Seals a reply; one that is too large is replaced by a reply that says so.
-fn sealed(core: &Core, reply: Reply) -> Option<Bytes> {
+/// Seals a reply; one that is too large, for callers or for the broker, is replaced by a reply that says so.
+fn sealed(core: &Core, reply: Reply, room: usize) -> Option<Bytes> {
     let error = match seal(Kind::Reply, &reply, &core.signer) {
-        Ok(payload) => return Some(payload.into()),
+        Ok(payload) if payload.len() <= room => return Some(payload.into()),
+        Ok(payload) => SealError::Oversized {
+            bytes: payload.len(),
+            limit: room,
+        },
         Err(error) => error,
     };
     let reason = match &error {
@@ -102,8 +106,8 @@ fn sealed(core: &Core, reply: Reply) -> Option<Bytes> {
     let short = Reply {
         statuscode: Status::Other,
         statusmsg: format!(
-            "the answer was dropped: {error} (a reply has {} bytes)",
-            limits::REPLY_BYTES
+            "the answer was dropped: {error} (a reply has {} bytes at most)",
+            limits::REPLY_BYTES.min(room)
         ),
         reason: Some(reason),
         data: Map::new(),

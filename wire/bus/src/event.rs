@@ -41,7 +41,7 @@ pub(crate) struct Counts {
 pub enum Disturbance {
     /// The connection blinked: messages sent meanwhile are gone.
     Reconnected,
-    /// Our own buffer was full: messages were dropped.
+    /// Messages came faster than they were read: our own buffer was full and they were dropped, or they were still on their way.
     SlowConsumer,
 }
 

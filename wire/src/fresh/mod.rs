@@ -7,5 +7,5 @@ pub mod replay;
 pub mod ttl;
 
 pub use journal::Record;
-pub use replay::{DEFAULT_CAPACITY, Insertion, SeenCache};
+pub use replay::{DEFAULT_CAPACITY, Insertion, Now, SeenCache};
 pub use ttl::{SKEW, Stale, judge, remember_until};

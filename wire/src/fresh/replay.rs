@@ -1,7 +1,7 @@
 //! Which requests were seen already, so that none runs twice.
 //!
-//! Bounded, and honest about it: a full cache refuses the new rather than forgetting the old. It relies on a clock
-//! that is never set back by more than the skew.
+//! Bounded, and honest about it: a full cache refuses the new rather than forgetting the old. Nothing is forgotten because somebody set
+//! the clock: a request must be over by the wall clock, and its time must also have gone by on a clock that nobody can set.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -14,15 +14,37 @@ use crate::Millis;
 /// How many requests are remembered unless told otherwise; about 13 MB when full.
 pub const DEFAULT_CAPACITY: usize = 100_000;
 
+/// A restart does not know for how long the clock has been right: what was over for less than this is remembered once more,
+const JUMP: Millis = 90 * 60 * 1000;
+
+/// and for so long, in which a clock that is wrong at the start is put right.
+const PUT_RIGHT: Millis = 5 * 60 * 1000;
+
+/// One instant by two clocks, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// The time of day, since the epoch; it may be set.
+    pub wall: Millis,
+    /// Since any beginning of this process; it only goes forward.
+    pub steady: Millis,
+}
+
 /// The requests that are still alive, by their caller's key and their id.
 #[derive(Debug)]
 pub struct SeenCache {
     capacity: usize,
-    seen: HashMap<Entry, Millis>,
+    seen: HashMap<Entry, Life>,
     by_expiry: BinaryHeap<Reverse<(Millis, Entry)>>,
 }
 
 type Entry = ([u8; 32], Uuid);
+
+/// How long a request is remembered: until both have gone by.
+#[derive(Debug, Clone, Copy)]
+struct Life {
+    wall: Millis,
+    steady: Millis,
+}
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,29 +76,37 @@ impl SeenCache {
         }
     }
 
-    /// A cache that remembers what a journal says. All of it that is alive, even beyond the capacity.
-    pub fn restore(
-        records: impl IntoIterator<Item = Record>,
-        capacity: usize,
-        now: Millis,
-    ) -> Self {
+    /// A cache that remembers what a journal says. All of it that is alive, even beyond the capacity; and for some minutes what was over
+    /// a short while ago, because the clock may be wrong at a machine's start.
+    pub fn restore(records: impl IntoIterator<Item = Record>, capacity: usize, now: Now) -> Self {
         let mut cache = Self::new(capacity);
         for record in records {
-            if record.expires >= now {
-                cache.remember((record.caller, record.request), record.expires);
+            let Record {
+                caller,
+                request,
+                expires,
+            } = record;
+            if expires >= now.wall {
+                cache.remember((caller, request), Life::until(expires, now));
+            } else if expires.saturating_add(JUMP) >= now.wall {
+                let life = Life {
+                    wall: expires,
+                    steady: now.steady.saturating_add(PUT_RIGHT),
+                };
+                cache.remember((caller, request), life);
             }
         }
         cache
     }
 
-    /// Notes a request of the caller with this key, to be remembered up to and including `expires`
-    /// (see [`super::remember_until`]).
+    /// Notes a request of the caller with this key, to be remembered up to and including `expires` of the wall clock
+    /// (see [`super::remember_until`]), and at least for as long as that is from now.
     pub fn insert(
         &mut self,
         caller: &[u8; 32],
         request: Uuid,
         expires: Millis,
-        now: Millis,
+        now: Now,
     ) -> Insertion {
         self.forget(now);
         let entry = (*caller, request);
@@ -87,11 +117,11 @@ impl SeenCache {
             let next = self
                 .by_expiry
                 .peek()
-                .map_or(now, |Reverse((expires, _))| *expires);
-            let retry_after_ms = next.saturating_sub(now).saturating_add(1);
+                .map_or(now.wall, |Reverse((expires, _))| *expires);
+            let retry_after_ms = next.saturating_sub(now.wall).saturating_add(1);
             return Insertion::Full { retry_after_ms };
         }
-        self.remember(entry, expires);
+        self.remember(entry, Life::until(expires, now));
         Insertion::Fresh
     }
 
@@ -107,32 +137,48 @@ impl SeenCache {
 
     /// What is remembered, in no particular order: for writing the journal anew.
     pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
-        self.seen
-            .iter()
-            .map(|(&(caller, request), &expires)| Record {
-                caller,
-                request,
-                expires,
-            })
+        self.seen.iter().map(|(&(caller, request), life)| Record {
+            caller,
+            request,
+            expires: life.wall,
+        })
     }
 
-    fn remember(&mut self, entry: Entry, expires: Millis) {
-        if self.seen.get(&entry).is_none_or(|known| expires > *known) {
-            self.seen.insert(entry, expires);
-            self.by_expiry.push(Reverse((expires, entry)));
+    fn remember(&mut self, entry: Entry, life: Life) {
+        let known = self.seen.get(&entry);
+        if known.is_none_or(|known| life.wall > known.wall) {
+            self.seen.insert(entry, life);
+            self.by_expiry.push(Reverse((life.wall, entry)));
         }
     }
 
     /// Forgets what nobody can replay any more.
-    fn forget(&mut self, now: Millis) {
+    fn forget(&mut self, now: Now) {
         while let Some(Reverse((expires, entry))) = self.by_expiry.peek()
-            && *expires < now
+            && *expires < now.wall
         {
             // A journal may have held the entry twice; its later end counts.
-            if self.seen.get(entry).is_some_and(|last| last <= expires) {
+            if let Some(life) = self.seen.get(entry)
+                && life.wall <= *expires
+            {
+                if life.steady >= now.steady {
+                    // The clock was set forward. Who comes later in the heap waits with it, which costs room and nothing else.
+                    return;
+                }
                 self.seen.remove(entry);
             }
             self.by_expiry.pop();
+        }
+    }
+}
+
+impl Life {
+    /// Up to and including this instant of the wall clock, and as long as that is from now.
+    fn until(wall: Millis, now: Now) -> Self {
+        let left = wall.saturating_sub(now.wall);
+        Self {
+            wall,
+            steady: now.steady.saturating_add(left),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use muster_wire::fresh::{Insertion, Record, SKEW, SeenCache, Stale, judge, remember_until};
+use muster_wire::fresh::{Insertion, Now, Record, SKEW, SeenCache, Stale, judge, remember_until};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -34,33 +34,46 @@ fn a_request_is_fresh_from_issue_to_ttl_with_skew_at_both_ends() {
     );
 }
 
+const DAY: u64 = 86_400_000;
+
+/// Two clocks that agree.
+fn at(now: u64) -> Now {
+    Now {
+        wall: now,
+        steady: now,
+    }
+}
+
 #[test]
 fn a_full_cache_refuses_and_forgets_nothing_that_lives() {
     let mut cache = SeenCache::new(2);
     let [a, b, c] = [1, 2, 3].map(Uuid::from_u128);
-    assert_eq!(cache.insert(&[0; 32], a, 100, 0), Insertion::Fresh);
-    assert_eq!(cache.insert(&[0; 32], b, 200, 0), Insertion::Fresh);
+    assert_eq!(cache.insert(&[0; 32], a, 100, at(0)), Insertion::Fresh);
+    assert_eq!(cache.insert(&[0; 32], b, 200, at(0)), Insertion::Fresh);
     assert_eq!(
-        cache.insert(&[0; 32], c, 300, 100),
+        cache.insert(&[0; 32], c, 300, at(100)),
         Insertion::Full { retry_after_ms: 1 }
     );
-    assert_eq!(cache.insert(&[0; 32], a, 100, 100), Insertion::Seen);
-    assert_eq!(cache.insert(&[0; 32], c, 300, 101), Insertion::Fresh);
-    assert_eq!(cache.insert(&[0; 32], b, 200, 101), Insertion::Seen);
+    assert_eq!(cache.insert(&[0; 32], a, 100, at(100)), Insertion::Seen);
+    assert_eq!(cache.insert(&[0; 32], c, 300, at(101)), Insertion::Fresh);
+    assert_eq!(cache.insert(&[0; 32], b, 200, at(101)), Insertion::Seen);
 }
 
 #[test]
 fn callers_do_not_spoil_each_others_ids() {
     let mut cache = SeenCache::default();
     assert_eq!(
-        cache.insert(&[1; 32], Uuid::nil(), 100, 0),
+        cache.insert(&[1; 32], Uuid::nil(), 100, at(0)),
         Insertion::Fresh
     );
     assert_eq!(
-        cache.insert(&[2; 32], Uuid::nil(), 100, 0),
+        cache.insert(&[2; 32], Uuid::nil(), 100, at(0)),
         Insertion::Fresh
     );
-    assert_eq!(cache.insert(&[1; 32], Uuid::nil(), 100, 0), Insertion::Seen);
+    assert_eq!(
+        cache.insert(&[1; 32], Uuid::nil(), 100, at(0)),
+        Insertion::Seen
+    );
 }
 
 #[test]
@@ -73,25 +86,86 @@ fn a_restart_keeps_every_live_request_even_beyond_the_capacity() {
     // Twice in the journal: the later end counts.
     let journal = [
         record(1, 50),
-        record(2, 100),
-        record(3, 200),
-        record(2, 150),
+        record(2, DAY + 100),
+        record(3, DAY + 200),
+        record(2, DAY + 150),
         record(2, 20),
     ];
-    let mut cache = SeenCache::restore(journal, 1, 100);
+    let mut cache = SeenCache::restore(journal, 1, at(DAY + 100));
     assert_eq!(cache.len(), 2);
+    let id = Uuid::from_u128;
     assert_eq!(
-        cache.insert(&[0; 32], Uuid::from_u128(2), 150, 150),
+        cache.insert(&[0; 32], id(2), DAY + 150, at(DAY + 150)),
         Insertion::Seen
     );
     assert!(matches!(
-        cache.insert(&[0; 32], Uuid::from_u128(4), 300, 150),
+        cache.insert(&[0; 32], id(4), DAY + 300, at(DAY + 150)),
         Insertion::Full { .. }
     ));
     assert_eq!(
-        cache.insert(&[0; 32], Uuid::from_u128(4), 300, 201),
+        cache.insert(&[0; 32], id(4), DAY + 300, at(DAY + 201)),
         Insertion::Fresh
     );
+}
+
+#[test]
+fn a_clock_that_is_set_forward_and_back_makes_nothing_forgotten() {
+    let mut cache = SeenCache::default();
+    let [a, b] = [1, 2].map(Uuid::from_u128);
+    let now = |wall, steady| Now { wall, steady };
+    let hour = 3_600_000;
+    let mut insert = |id, expires, now| cache.insert(&[0; 32], id, expires, now);
+    assert_eq!(insert(a, DAY + 1000, now(DAY, 0)), Insertion::Fresh);
+    assert_eq!(
+        insert(b, DAY + hour + 1000, now(DAY + hour, 10)),
+        Insertion::Fresh
+    );
+    assert_eq!(insert(a, DAY + 1000, now(DAY + hour, 20)), Insertion::Seen);
+    assert_eq!(
+        insert(a, DAY + 1000, now(DAY + 1000, 1000)),
+        Insertion::Seen
+    );
+    // What the clock said an hour too early is not over before it says so again.
+    assert_eq!(
+        insert(b, DAY + hour + 1000, now(DAY + hour, hour)),
+        Insertion::Seen
+    );
+    assert_eq!(cache.len(), 1);
+}
+
+#[test]
+fn a_restart_with_a_wrong_clock_forgets_nothing_before_it_is_put_right() {
+    let request = Uuid::from_u128(1);
+    let record = |expires| Record {
+        caller: [0; 32],
+        request,
+        expires,
+    };
+    let (hour, minute) = (3_600_000, 60_000);
+    let start = Now {
+        wall: DAY + hour,
+        steady: 0,
+    };
+    let mut cache = SeenCache::restore([record(DAY)], 9, start);
+    let right = |steady| Now {
+        wall: DAY - minute + steady,
+        steady,
+    };
+    assert_eq!(
+        cache.insert(&[0; 32], request, DAY, right(minute)),
+        Insertion::Seen
+    );
+    let later = Now {
+        wall: DAY + hour + 6 * minute,
+        steady: 6 * minute,
+    };
+    let other = Uuid::from_u128(2);
+    assert_eq!(
+        cache.insert(&[0; 32], other, later.wall, later),
+        Insertion::Fresh
+    );
+    assert_eq!(cache.len(), 1);
+    assert!(SeenCache::restore([record(1)], 9, start).is_empty());
 }
 
 proptest! {
@@ -116,7 +190,7 @@ proptest! {
             now += pass;
             let expires = now + life;
             model.retain(|_, end| *end >= now);
-            let outcome = cache.insert(&[caller; 32], Uuid::from_u128(id), expires, now);
+            let outcome = cache.insert(&[caller; 32], Uuid::from_u128(id), expires, at(now));
             if model.contains_key(&(caller, id)) {
                 prop_assert_eq!(outcome, Insertion::Seen);
             } else if model.len() >= capacity {
@@ -130,7 +204,7 @@ proptest! {
                 let journal: Vec<u8> = cache.records().flat_map(|record| record.encode()).collect();
                 let read = Record::decode_all(&journal);
                 prop_assert_eq!(read.valid_len, journal.len());
-                cache = SeenCache::restore(read.records, capacity, now);
+                cache = SeenCache::restore(read.records, capacity, at(now));
             }
             prop_assert_eq!(cache.len(), model.len());
         }

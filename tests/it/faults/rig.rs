@@ -1,0 +1,158 @@
+//! A real `rpcd` with an external agent that writes down each request that it carries out, and a caller whose messages are captured.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use muster_bus::Bytes;
+use muster_client::{Aim, Call, Client};
+use muster_tests::fault_proxy::{FaultProxy, Published};
+use muster_tests::nats_server::NatsServer;
+use muster_tests::organisation::Organisation;
+use muster_tests::rpcd::{Home, Rpcd};
+use muster_wire::identity::Identity;
+use muster_wire::sign::Signer;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::books::{Entry, ask};
+use super::ready;
+use crate::ask::Caller;
+
+pub(super) const NODE: &str = "node1.example.net";
+
+/// Writes the request's id down, in one write; `hold` then waits as long as there is a file of that name.
+const TALLY: &str = r#"#!/bin/sh
+here=$(dirname "$0")/..
+if [ "$CHORIA_EXTERNAL_PROTOCOL" = io.choria.mcorpc.external.v1.activation_request ]; then
+    echo '{"activate": true}' > "$CHORIA_EXTERNAL_REPLY"
+    exit
+fi
+id=$(sed -n 's/.*"requestid":"\([0-9a-f]*\)".*/\1/p' "$1")
+echo "$id" >> "$here/effects"
+case $(cat "$1") in *'"action":"hold"'*) while test -e "$here/hold"; do sleep 0.02; done ;; esac
+echo '{"data": {"said": "done"}}' > "$CHORIA_EXTERNAL_REPLY"
+"#;
+
+fn ddl() -> Value {
+    let action = |name: &str| {
+        json!({"action": name, "description": "d", "input": {},
+               "output": {"said": {"description": "d", "display_as": "Said", "type": "string"}}})
+    };
+    json!({"metadata": {"name": "tally", "description": "d", "author": "a", "license": "l", "version": "1.0.0",
+                        "url": "u", "timeout": 60, "provider": "external"},
+           "actions": [action("strike"), action("hold"), action("guarded")]})
+}
+
+pub(super) struct Rig {
+    pub(super) organisation: Organisation,
+    pub(super) server: NatsServer,
+    pub(super) signer: Signer,
+    pub(super) home: Home,
+    pub(super) caller: Caller,
+    /// Somebody else, through whom captured messages come again, and who asks how the node is.
+    pub(super) other: Caller,
+    captured: Arc<Mutex<Vec<Published>>>,
+    _proxy: FaultProxy,
+}
+
+impl Rig {
+    /// A node that is not started yet; `more` is its configuration.
+    pub(super) async fn new(more: &str) -> Self {
+        let organisation = Organisation::new(&["muster"]);
+        let server = organisation.broker().await;
+        let signer = organisation.node(NODE);
+        let more = format!("{more}\n[log]\nformat = \"json\"\n");
+        let home = Home::new(&organisation, &signer, &server.url(), &more);
+        home.write("ddl/tally.json", &ddl().to_string(), 0o644);
+        home.write("ddl/tally", TALLY, 0o755);
+        home.write("effects", "", 0o644);
+        let (proxy, mut published) = FaultProxy::tapped(&server).await;
+        let caller = Caller::connect(&organisation, &proxy, organisation.caller("rip")).await;
+        let other = Caller::connect(&organisation, &server, organisation.caller("eve")).await;
+        let captured = Arc::<Mutex<Vec<Published>>>::default();
+        let kept = Arc::clone(&captured);
+        tokio::spawn(async move {
+            while let Some(message) = published.recv().await {
+                kept.lock().unwrap().push(message);
+            }
+        });
+        Self {
+            organisation,
+            server,
+            signer,
+            home,
+            caller,
+            other,
+            captured,
+            _proxy: proxy,
+        }
+    }
+
+    /// Starts the daemon, and waits until it is ready.
+    pub(super) async fn start(&self) -> Rpcd {
+        let mut node = self.home.clone().start();
+        ready(&mut node, 1).await;
+        node
+    }
+
+    /// How often each request was carried out, by what is written down.
+    pub(super) fn effects(&self) -> HashMap<Uuid, u32> {
+        let text = std::fs::read_to_string(self.home.path("effects")).unwrap();
+        let mut effects = HashMap::new();
+        for line in text.lines() {
+            *effects.entry(Uuid::parse_str(line).unwrap()).or_default() += 1;
+        }
+        effects
+    }
+
+    /// Asks the node for an action of the tally.
+    pub(super) async fn ask(&self, action: &str, wait: Duration) -> Entry {
+        ask_of(&self.caller.client, action, wait).await
+    }
+
+    /// Everything that the caller has asked through the bus so far, in order.
+    pub(super) fn captured(&self) -> Vec<Published> {
+        let all = self.captured.lock().unwrap();
+        let asked = all
+            .iter()
+            .filter(|sent| sent.subject.starts_with("muster."));
+        asked.cloned().collect()
+    }
+
+    /// Sends captured messages again.
+    pub(super) async fn replay(&self, messages: &[Published]) {
+        for message in messages {
+            let payload = Bytes::from(message.payload.clone());
+            let reply_to = message.reply_to.as_deref().unwrap();
+            let sent = self.other.bus.ask(&message.subject, reply_to, payload);
+            sent.await.unwrap();
+        }
+    }
+
+    /// One of the daemon's own figures.
+    pub(super) async fn counted(&self, what: &str) -> u64 {
+        let answer = self
+            .other
+            .ask(NODE, "rpcutil", "daemon_stats", json!({}))
+            .await;
+        let data = answer.reply.data;
+        data.get(what).and_then(Value::as_u64).unwrap()
+    }
+
+    /// How many requests are at work on the node, or wait.
+    pub(super) async fn at_work(&self) -> u64 {
+        let answer = self.other.ask(NODE, "rpcutil", "running", json!({})).await;
+        let data = answer.reply.data;
+        data.get("count").and_then(Value::as_u64).unwrap()
+    }
+}
+
+/// Asks the node for an action of the tally, as this client.
+pub(super) async fn ask_of(client: &Client, action: &str, wait: Duration) -> Entry {
+    let node = Identity::parse(NODE).unwrap();
+    let mut call = Call::new("tally", action, Aim::Nodes([node].into())).unwrap();
+    call.wait = wait;
+    call.timeout = Some(Duration::from_secs(30));
+    ask(client, call).await
+}

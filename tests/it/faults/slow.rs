@@ -1,0 +1,171 @@
+//! Callers that read too slowly: at their broker's end, and at their own. They are told that answers were lost, and cost nobody else anything.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_client::{Aim, Call, Client, Disturbance, Event, Stats, Window};
+use muster_tests::fault_proxy::{Fault, FaultProxy};
+use muster_tests::nats_server::{NatsServer, PATIENCE};
+use muster_tests::organisation::{Organisation, options};
+use muster_wire::filter::Filter;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::Nodes;
+use super::books::{Effects, ask};
+use crate::ask::{Caller, object};
+
+/// Longer than it takes, and shorter than a test waits for what happens next.
+const LONG: Duration = Duration::from_secs(15);
+
+/// More than what waits in sockets on the way, when forty nodes answer it.
+fn much(aim: Aim) -> Call {
+    let mut call = Call::new("ledger", "fill", aim).unwrap();
+    call.data = object(json!({"bytes": 200_000}));
+    call.wait = Duration::from_secs(15);
+    call
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
+    let organisation = Organisation::new(&["muster"]);
+    let configuration = format!(
+        "{}max_pending: 524288\n",
+        organisation.broker_configuration()
+    );
+    let server = NatsServer::start(&configuration).await;
+    let proxy = FaultProxy::before(&server).await;
+    let effects = Arc::<Effects>::default();
+    let nodes = Nodes::start(&organisation, &server, 0..40, &effects).await;
+    let slow = Caller::connect(&organisation, &proxy, organisation.caller("slow")).await;
+    let quick = Caller::connect(&organisation, &server, organisation.caller("quick")).await;
+    proxy.inject(Fault::Throttle(3_000_000));
+    let named = async {
+        let entry = ask(&slow.client, much(Aim::Nodes(nodes.names()))).await;
+        let (stats, _) = entry.told();
+        // Every node is accounted for, and that it is not the nodes' fault is said.
+        assert_eq!(stats.responses() + stats.missing.len(), 40, "{stats:?}");
+        assert!(!stats.missing.is_empty(), "{stats:?}");
+        assert_eq!(
+            stats.incomplete,
+            Some(Disturbance::Reconnected),
+            "{stats:?}"
+        );
+    };
+    let meanwhile = async {
+        for _ in 0..10 {
+            let mut call = much(Aim::Nodes(nodes.names()));
+            call.data = object(json!({"bytes": 100}));
+            let entry = ask(&quick.client, call).await;
+            assert!(entry.is_done(), "{:?}", entry.told().0);
+        }
+    };
+    tokio::join!(named, meanwhile);
+    // A list whose length nobody knows is the one that could be short in silence.
+    let mut events = slow.client.call(much(Aim::Filter(Filter::default())));
+    let stats = loop {
+        match timeout(PATIENCE, events.next()).await.unwrap().unwrap() {
+            Event::Finished(stats) => break stats,
+            Event::Failed(error) => panic!("{error}"),
+            _ => {}
+        }
+    };
+    assert!(stats.responses() < 40, "{stats:?}");
+    assert_eq!(
+        stats.incomplete,
+        Some(Disturbance::Reconnected),
+        "{stats:?}"
+    );
+    proxy.heal();
+    let again = ask(&slow.client, {
+        let mut call = much(Aim::Nodes(nodes.names()));
+        call.data = object(json!({"bytes": 10}));
+        call
+    });
+    assert!(again.await.is_done());
+}
+
+/// Asks whoever is there, and waits so long for the end of it.
+async fn everybody(caller: &Caller, wait: Duration) -> Stats {
+    let mut call = much(Aim::Filter(Filter::default()));
+    call.data = object(json!({"bytes": 100_000}));
+    call.wait = wait;
+    let mut events = caller.client.call(call);
+    loop {
+        match timeout(PATIENCE, events.next()).await.unwrap().unwrap() {
+            Event::Finished(stats) => return *stats,
+            Event::Failed(error) => panic!("{error}"),
+            _ => {}
+        }
+    }
+}
+
+/// Answers that come one by one, further apart than a caller waits who believes that nobody else is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_of_unknown_length_is_not_cut_short_in_silence_by_a_slow_line() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let proxy = FaultProxy::before(&server).await;
+    let effects = Arc::<Effects>::default();
+    let _nodes = Nodes::start(&organisation, &server, 0..10, &effects).await;
+    let caller = Caller::connect(&organisation, &proxy, organisation.caller("rip")).await;
+    proxy.inject(Fault::Throttle(200_000));
+    let stats = everybody(&caller, LONG).await;
+    assert_eq!((stats.ok, stats.incomplete), (10, None), "{stats:?}");
+    let stats = everybody(&caller, Duration::from_millis(1_500)).await;
+    assert!(stats.ok < 10, "{stats:?}");
+    assert_eq!(
+        stats.incomplete,
+        Some(Disturbance::SlowConsumer),
+        "{stats:?}"
+    );
+    // What is quiet because there is nothing more to say ends as soon as before.
+    proxy.heal();
+    let stats = everybody(&caller, LONG).await;
+    assert_eq!((stats.ok, stats.incomplete), (10, None), "{stats:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_whose_own_buffer_overflows_is_told() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let effects = Arc::<Effects>::default();
+    let nodes = Nodes::start(&organisation, &server, 0..40, &effects).await;
+    let rip = organisation.caller("rip");
+    let mut options = options(&server, &rip);
+    options.inbox_prefix = Some(format!("_INBOX.{}", rip.public()));
+    options.subscription_capacity = 4;
+    let bus = options.connect().await.unwrap();
+    let collective = organisation.collective().clone();
+    let client = Client::new(
+        bus,
+        rip,
+        organisation.trust(),
+        collective,
+        Window::default(),
+    );
+    let mut lost = BTreeSet::new();
+    // Everybody answers at once, and only four answers have room: sooner or later one falls out.
+    for _ in 0..50 {
+        let mut call = Call::new("rpcutil", "ping", Aim::Nodes(nodes.names())).unwrap();
+        call.wait = Duration::from_millis(500);
+        let entry = ask(&client, call).await;
+        let (stats, _) = entry.told();
+        assert_eq!(stats.responses() + stats.missing.len(), 40, "{stats:?}");
+        assert_eq!(
+            stats.incomplete.is_some(),
+            !stats.missing.is_empty(),
+            "{stats:?}"
+        );
+        lost.extend(
+            stats
+                .incomplete
+                .map(|disturbance| format!("{disturbance:?}")),
+        );
+        if !lost.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(lost, BTreeSet::from(["SlowConsumer".to_owned()]));
+}
