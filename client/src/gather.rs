@@ -299,7 +299,8 @@ impl Gathering<'_> {
     async fn nobody_at(&mut self, reply_subject: &str, tell: &Sender) {
         let Some(node) = self.asked.get(reply_subject) else {
             // Others are late answers to whether everything is here.
-            self.nobody |= reply_subject.ends_with(".all");
+            let last = reply_subject.rsplit('.').next().unwrap_or_default();
+            self.nobody |= !last.starts_with(END);
             return;
         };
         if self.awaited.remove(node) {

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -16,7 +17,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// A running cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    members: [Member; 3],
+    members: Vec<Member>,
 }
 
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl Cluster {
             .map(|port| format!("\"nats://127.0.0.1:{port}\""))
             .collect();
         let listed = listed.join(", ");
-        let start = async |name: &str, route: u16, monitoring: u16| {
+        let start = async |(name, route, monitoring): (&str, u16, u16)| {
             let text = format!(
                 "{}{STORING}server_name: {name}\nhttp: \"127.0.0.1:{monitoring}\"\n\
                  cluster: {{ name: fleet, listen: \"127.0.0.1:{route}\", routes: [{listed}] }}\n",
@@ -45,12 +46,11 @@ impl Cluster {
             let server = NatsServer::start(&text).await;
             Member { server, monitoring }
         };
-        let [a, b, c] = routes;
-        let [x, y, z] = monitoring;
-        let members = tokio::join!(start("one", a, x), start("two", b, y), start("three", c, z));
-        let cluster = Self {
-            members: members.into(),
-        };
+        let ports = routes.into_iter().zip(monitoring);
+        let named = ["one", "two", "three"].into_iter().zip(ports);
+        let members = named.map(|(name, (route, monitoring))| start((name, route, monitoring)));
+        let members = join_all(members).await;
+        let cluster = Self { members };
         cluster.healthy().await;
         organisation.declare_stores(&cluster, 3).await;
         cluster.healthy().await;
@@ -87,8 +87,7 @@ impl Cluster {
 
 impl Broker for Cluster {
     fn port(&self) -> u16 {
-        let [first, ..] = &self.members;
-        first.server.port()
+        self.members.first().unwrap().server.port()
     }
 
     fn urls(&self) -> Vec<String> {

@@ -158,8 +158,9 @@ pub(super) async fn ask(client: &Client, call: Call) -> Entry {
             }
         }
     };
-    let fate = timeout(patience, listening).await;
-    let fate = fate.expect("a call neither ends nor fails");
+    let Ok(fate) = timeout(patience, listening).await else {
+        panic!("a call neither ends nor fails within {patience:?}");
+    };
     Entry { asked, fate }
 }
 

@@ -41,7 +41,7 @@ async fn five_hundred_callers_at_once_are_all_answered_or_told() {
             // Four nodes each, others every time.
             let some = (0..4).map(|n| names.get((number + round * 7 + n * 5) % NODES).unwrap());
             let some: BTreeSet<Identity> = some.cloned().collect();
-            entries.push(ask(&caller.client, strike(&some, Duration::from_secs(60))).await);
+            entries.push(ask(&caller.client, strike(&some, Duration::from_mins(1))).await);
         }
         entries
     });

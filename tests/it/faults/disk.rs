@@ -98,7 +98,7 @@ struct Small {
 
 impl Small {
     async fn new(more: &str) -> Self {
-        let rig = Rig::new(more).await;
+        let rig = Box::pin(Rig::new(more)).await;
         let paths = "[paths]\nstate = \"../disk/state\"\naudit = \"../disk/audit.log\"\nclasses = \"../classes.txt\"\n";
         rig.home.write("conf.d/paths.toml", paths, 0o644);
         let disk = Disk::new(rig.home.path("disk")).await;

@@ -18,9 +18,9 @@ use super::rig::{NODE, Rig};
 
 const MESSAGES: u64 = 10_000;
 /// Sent before the node is asked how it is: fewer than it holds while it works.
-const AT_ONCE: u64 = 500;
+const AT_ONCE: u64 = 100;
 /// What a daemon may have more of after ten thousand of them: its bounded memory of what was seen, and what its allocator keeps.
-const GROWTH_KIB: u64 = 12 * 1024;
+const GROWTH_KIB: u64 = 16 * 1024;
 
 /// What messages are made of.
 struct Seeds {
@@ -206,7 +206,7 @@ async fn ten_thousand_hostile_messages_are_counted_and_change_nothing() {
         asked += 1;
         assert!(total >= sent, "{total} of {sent} were looked at");
         assert!(node.runs(), "rpcd ended: {}", node.log());
-        if round == 1 {
+        if round == 9 {
             warm = proportional_kib(pid).unwrap();
         }
     }

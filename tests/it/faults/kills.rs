@@ -52,8 +52,10 @@ struct Held {
 
 impl Held {
     async fn new() -> Self {
-        let rig =
-            Rig::new("[limits.agents.tally]\nconcurrency = 1\n[paths]\nroot = \"../root\"\n").await;
+        let rig = Box::pin(Rig::new(
+            "[limits.agents.tally]\nconcurrency = 1\n[paths]\nroot = \"../root\"\n",
+        ))
+        .await;
         rig.home.write("root/etc/init.d/stub", SLOW_SERVICE, 0o755);
         let policy = "allow\t*\tguarded\tservice('stub').running\nallow\t*\tstrike hold\t*\n";
         rig.home.write("policies/tally.policy", policy, 0o644);
@@ -275,7 +277,7 @@ async fn fifty_kills(rig: &Rig, over: &AtomicBool) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_killed_at_random_moments_repeats_nothing_and_loses_nothing_untold() {
-    let rig = Rig::new("").await;
+    let rig = Box::pin(Rig::new("")).await;
     let over = AtomicBool::new(false);
     let asking = futures_util::future::join_all((0..3).map(|_| asks_on(&rig, &over)));
     let (told, repeated) = tokio::join!(asking, fifty_kills(&rig, &over));

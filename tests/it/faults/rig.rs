@@ -111,13 +111,12 @@ impl Rig {
         ask_of(&self.caller.client, action, wait).await
     }
 
-    /// Everything that the caller has asked through the bus so far, in order.
+    /// Every request that the caller has sent through the bus so far, in order.
     pub(super) fn captured(&self) -> Vec<Published> {
         let all = self.captured.lock().unwrap();
-        let asked = all
-            .iter()
-            .filter(|sent| sent.subject.starts_with("muster."));
-        asked.cloned().collect()
+        let is_request =
+            |sent: &&Published| sent.subject.starts_with("muster.") && !sent.payload.is_empty();
+        all.iter().filter(is_request).cloned().collect()
     }
 
     /// Sends captured messages again.

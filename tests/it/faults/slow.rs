@@ -31,7 +31,7 @@ fn much(aim: Aim) -> Call {
 async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
     let organisation = Organisation::new(&["muster"]);
     let configuration = format!(
-        "{}max_pending: 524288\n",
+        "{}max_pending: 1048576\n",
         organisation.broker_configuration()
     );
     let server = NatsServer::start(&configuration).await;
