@@ -71,13 +71,13 @@ const QUESTIONS: [Question; 5] = [
         },
     ),
     (
-        "-I db4711.dev.acme.net",
+        "-I db3999.dev.acme.net",
         || {
             Filter::default()
-                .with_identity("db4711.dev.acme.net")
+                .with_identity("db3999.dev.acme.net")
                 .unwrap()
         },
-        |node| node.name.as_str() == "db4711.dev.acme.net",
+        |node| node.name.as_str() == "db3999.dev.acme.net",
     ),
 ];
 
