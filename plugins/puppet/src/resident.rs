@@ -65,7 +65,7 @@ impl Resident {
         let mut lock = Whereabouts::default();
         loop {
             let Some(pid) = self.foreign(&mut lock) else {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(lock.pause()).await;
                 continue;
             };
             tracing::debug!(pid, "somebody else runs Puppet here");
@@ -104,13 +104,21 @@ struct Whereabouts {
 }
 
 impl Whereabouts {
-    /// What is known, or what `find` says: at first, and again after [`WHERE`] looks. Nothing is asked for again at once.
+    /// What is known, or what `find` says: as long as nothing is known, and again after [`WHERE`] looks.
     fn look(&mut self, find: impl FnOnce() -> Option<PathBuf>) -> Option<PathBuf> {
-        if self.looks.is_multiple_of(WHERE) {
+        if self.state.is_none() || self.looks.is_multiple_of(WHERE) {
             self.state = find();
         }
         self.looks = self.looks.wrapping_add(1);
         self.state.clone()
+    }
+
+    /// Until the next look. A machine without Puppet will not have one in the next moment.
+    fn pause(&self) -> Duration {
+        match self.state {
+            Some(_) => LOOK,
+            None => LOOK * WHERE,
+        }
     }
 }
 
@@ -118,7 +126,7 @@ impl Whereabouts {
 mod tests {
     use std::path::PathBuf;
 
-    use super::{WHERE, Whereabouts};
+    use super::{LOOK, WHERE, Whereabouts};
 
     #[test]
     fn where_puppet_is_is_found_out_now_and_then_and_a_move_is_noticed() {
@@ -132,5 +140,15 @@ mod tests {
             assert_eq!(found, Some(PathBuf::from(place)));
         }
         assert_eq!(asked, 3);
+    }
+
+    #[test]
+    fn a_machine_without_puppet_is_looked_at_seldom() {
+        let mut whereabouts = Whereabouts::default();
+        assert_eq!(whereabouts.look(|| None), None);
+        assert_eq!(whereabouts.pause(), LOOK * WHERE);
+        let there = Some(PathBuf::from("/installed/meanwhile"));
+        assert_eq!(whereabouts.look(|| there.clone()), there);
+        assert_eq!(whereabouts.pause(), LOOK);
     }
 }
