@@ -181,8 +181,12 @@ fn keep(report: &Report, path: &Path) {
 
 /// Compares with an earlier run.
 fn hold(report: &Report, path: &Path) -> ExitCode {
-    let text = std::fs::read(path)
-        .unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
+    let text = std::fs::read(path).unwrap_or_else(|error| {
+        panic!(
+            "cannot read {}: {error}; `make bench-baseline` makes it",
+            path.display()
+        )
+    });
     let baseline: Baseline = serde_json::from_slice(&text)
         .unwrap_or_else(|error| panic!("{} is no baseline: {error}", path.display()));
     let lines = baseline.compare(report.figures());
