@@ -5,7 +5,7 @@ TOOLS := $(CURDIR)/target/tools
 export PATH := $(TOOLS):$(HOME)/.cargo/bin:$(PATH)
 export CARGO_TERM_COLOR ?= never
 
-.PHONY: help demo demo-provision test check fmt lint unit doc deny tools puppet parity bench faults fuzz install clean
+.PHONY: help demo demo-provision test check fmt lint unit doc deny tools puppet parity bench bench-permits bench-gate bench-baseline bench-programs faults fuzz install clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -49,12 +49,22 @@ parity: tools puppet ## N random catalogs (200), applied by Puppet and by rpcd
 	cargo build --quiet --locked --bin rpcd
 	PARITY_N=$(or $(N),200) cargo nextest run --workspace --locked -E 'test(parity::)'
 
-bench: tools ## a signed ping over 1,000 and 10,000 nodes beside its floors; catalogs; run permits
-	cargo build --release --locked --bin rpcd
-	cargo run --release --locked --package muster-tests --bin load -- engine
-	cargo run --release --locked --package muster-tests --bin load -- permits
-	cargo run --release --locked --package muster-tests --bin load -- provision
-	cargo run --release --locked --package muster-tests --bin load -- bench
+LOAD := target/release/load
+
+bench: tools bench-programs ## every promise about speed and size, beside its floor; writes target/bench.json (APPEND=1: docs/benchmarks.md)
+	$(LOAD) run --json target/bench.json $(if $(APPEND),--append docs/benchmarks.md)
+
+bench-permits: tools bench-programs ## simulated rollouts under run permits: whether the cap holds, and what it costs
+	$(LOAD) permits
+
+bench-gate: tools bench-programs ## a shorter run; fails if a ratio is worse than the committed one by more than its tolerance
+	$(LOAD) run --short --json target/bench-gate.json --gate tests/load/baseline.json
+
+bench-baseline: tools bench-programs ## the same run, whose ratios are to be committed
+	$(LOAD) run --short --baseline tests/load/baseline.json
+
+bench-programs:
+	@cargo build --quiet --release --locked --bin rpc --bin rpcd --bin load
 
 faults: tools ## every fault of tests/it/faults, N times in a row (10)
 	cargo build --quiet --locked --bin rpc --bin rpcd

@@ -221,16 +221,16 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
     let puppet = agents::puppet(config, &desks.permits)?;
     let core = Core::new(Parts {
         audit: Arc::new(AuditLog::open(audit_options(config, &signer, &trust))?),
-        trust,
+        trust: Arc::new(trust),
         collectives: config.collectives.clone(),
         classes: Classes::new(config.paths.classes.clone()),
-        policy,
+        policy: Arc::new(policy),
         authority: Authority {
             tell_rules: config.policy.tell_rules,
             approve_dangerous: config.policy.approve_dangerous,
         },
         registry: Arc::new(agents::registry(config, &desks, &puppet)?),
-        data_sources: agents::configured_data_sources(config)?,
+        data_sources: agents::configured_data_sources(config)?.into(),
         seen: Seen::open(&state.join("seen"), clock.now())?,
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
         plain_secrets: config.requests.plain_secrets,
@@ -392,7 +392,8 @@ pub(crate) fn trust_in(config: &Config, account: &Path) -> Result<Trust, Assembl
     Trust::new(operator, read("the account's token", account)?.trim()).map_err(wrong)
 }
 
-fn options(config: &Config, signer: &Signer) -> Result<Options, AssembleError> {
+/// How this party connects to the broker of the configuration.
+pub(crate) fn options(config: &Config, signer: &Signer) -> Result<Options, AssembleError> {
     let parse = |url: &String| Server::parse(url, config.broker.plaintext_on_loopback);
     let servers = config
         .broker
@@ -402,9 +403,17 @@ fn options(config: &Config, signer: &Signer) -> Result<Options, AssembleError> {
         .collect::<Result<Vec<_>, _>>()?;
     let mut options = Options::daemon(signer.identity().as_str(), servers);
     options.authority.clone_from(&config.broker.ca);
-    options.secret = Some(secret(signer));
-    options.inbox_prefix = Some(subject::inbox_prefix(&signer.public().to_string()));
-    Ok(options)
+    Ok(as_party(options, signer))
+}
+
+/// The same way to the broker, as this party.
+pub(crate) fn as_party(options: Options, signer: &Signer) -> Options {
+    Options {
+        name: signer.identity().to_string(),
+        secret: Some(secret(signer)),
+        inbox_prefix: Some(subject::inbox_prefix(&signer.public().to_string())),
+        ..options
+    }
 }
 
 /// A signer as the broker wants to see it.

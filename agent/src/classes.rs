@@ -48,9 +48,14 @@ pub struct Classes {
 impl Classes {
     /// No classes until [`Classes::reload`].
     pub fn new(path: PathBuf) -> Self {
+        Self::known(path, Arc::from([]))
+    }
+
+    /// Begins with these classes, which are lower-case, sorted, and each there once.
+    pub fn known(path: PathBuf, classes: Arc<[String]>) -> Self {
         Self {
             path,
-            current: RwLock::new(Arc::from([])),
+            current: RwLock::new(classes),
         }
     }
 

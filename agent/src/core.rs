@@ -80,7 +80,7 @@ pub struct Parts {
     /// The node's name and key.
     pub signer: Signer,
     /// Whom to believe.
-    pub trust: Trust,
+    pub trust: Arc<Trust>,
     /// The collectives; the first is the main one.
     pub collectives: Vec<Name>,
     /// Facts.
@@ -88,11 +88,11 @@ pub struct Parts {
     /// Classes.
     pub classes: Classes,
     /// The second lock.
-    pub policy: PolicySet,
+    pub policy: Arc<PolicySet>,
     /// The agents.
     pub registry: Arc<Registry>,
     /// The data sources.
-    pub data_sources: Vec<Data>,
+    pub data_sources: Arc<[Data]>,
     /// The machine to act on.
     pub system: Arc<dyn System>,
     /// What was seen.
@@ -129,7 +129,7 @@ pub struct Core {
     everything: Shared<Registry>,
     held_back: AtomicBool,
     agent_problems: Shared<Vec<AgentProblem>>,
-    pub(crate) data_sources: Vec<Data>,
+    pub(crate) data_sources: Arc<[Data]>,
     pub(crate) lookups: Gate,
     pub(crate) system: Arc<dyn System>,
     pub(crate) seen: Seen,
@@ -154,12 +154,12 @@ impl Core {
             collective_names: parts.collectives.iter().map(ToString::to_string).collect(),
             started: parts.clock.now(),
             signer: parts.signer,
-            trust: Shared::new(parts.trust),
+            trust: Shared::of(parts.trust),
             tokens: TokenCache::default(),
             collectives: parts.collectives,
             facts: parts.facts,
             classes: parts.classes,
-            policy: Shared::new(parts.policy),
+            policy: Shared::of(parts.policy),
             everything: Shared::of(Arc::clone(&parts.registry)),
             held_back: AtomicBool::new(false),
             registry: Shared::of(parts.registry),

@@ -9,6 +9,7 @@ use futures_util::FutureExt as _;
 use muster_bus::{Bus, BusError, Message, Subscription};
 use muster_wire::subject;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -67,7 +68,8 @@ impl Daemon {
         } = self;
         let work = TaskTracker::new();
         let cancel_actions = CancellationToken::new();
-        let receivers = TaskTracker::new();
+        // Dropped with this future: a daemon that is ended in the middle takes nothing more.
+        let mut receivers = JoinSet::new();
         for requests in requests {
             let worker = Worker {
                 core: Arc::clone(&core),
@@ -81,8 +83,7 @@ impl Daemon {
             let (core, changed) = (Arc::clone(&core), trust_changed.clone());
             receivers.spawn(listen_for_trust(core, announcements, changed, stop.clone()));
         }
-        receivers.close();
-        receivers.wait().await;
+        while receivers.join_next().await.is_some() {}
         work.close();
         if tokio::time::timeout(patience, work.wait()).await.is_err() {
             tracing::warn!(

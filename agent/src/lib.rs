@@ -7,6 +7,7 @@
 //! - [`metrics`]: how it is, over HTTP, for those who watch machines.
 //! - [`newcomer`]: how a machine without credentials becomes a node.
 //! - [`apply`]: `rpcd apply`, which needs no daemon. [`restart`]: of services and of the daemon, from the command line.
+//! - [`virtual_nodes`]: many nodes in one process, whose machines are in memory.
 //! - [`external`]: agents that come and go while the daemon runs.
 //! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`]: what a daemon is made of.
 
@@ -34,3 +35,4 @@ mod presence;
 pub mod restart;
 pub mod seen;
 mod services;
+pub mod virtual_nodes;

@@ -29,8 +29,10 @@ use crate::newcomer::{self, Home, NewcomerError};
 use crate::presence::{Presence, resume_restarts};
 use crate::services;
 
-/// How often it is looked whether the node is still to be provisioned.
+/// How often it is looked whether the node is still to be provisioned, while it is.
 const LOOK: Duration = Duration::from_millis(500);
+/// How often it is looked whether it is to be provisioned anew: somebody has decided that, and an idle daemon shall sleep.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Why a daemon's life ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -179,8 +181,8 @@ async fn arrive(config: &Config, signals: &mut Signals) -> Result<Arrived, LifeE
     }
 }
 
-/// Offers what a node offers that is in this state of being provisioned.
-fn hold_back(core: &Core, home: &Home) {
+/// Offers what a node offers that is in this state of being provisioned; returns whether it still is.
+fn hold_back(core: &Core, home: &Home) -> bool {
     let provisioning = home.is_provisioning();
     if core.hold_back(provisioning) {
         let [first, second] = newcomer::OFFERED;
@@ -190,14 +192,18 @@ fn hold_back(core: &Core, home: &Home) {
             tracing::info!("provisioned: everything is offered");
         }
     }
+    provisioning
 }
 
 /// The mark is a file, and whoever provisions the node takes it away.
 async fn watch_provisioning(core: Arc<Core>, home: Home) {
-    let mut interval = tokio::time::interval(LOOK);
     loop {
-        interval.tick().await;
-        hold_back(&core, &home);
+        let pause = if hold_back(&core, &home) {
+            LOOK
+        } else {
+            LOOK_AGAIN
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 

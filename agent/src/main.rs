@@ -1,6 +1,6 @@
 //! `rpcd`, the program: reads its arguments and its configuration, starts the log, and lives.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use muster_agent::config::{Config, DEFAULT_PATH, LogFormat};
 use muster_agent::lifecycle::{Ending, LifeError};
 use muster_agent::newcomer::NewcomerError;
+use muster_agent::virtual_nodes::command as virtual_nodes;
 use muster_agent::{apply, assemble, lifecycle, restart};
 use muster_host::sandbox::Plan;
 use muster_system::leave;
@@ -48,6 +49,8 @@ enum Mode {
     Restart(restart::Restart),
     /// Restart a service when no run is in progress, and do not wait for it; for manifests
     RestartWhenIdle(restart::WhenIdle),
+    /// Run many nodes of a trial fleet in this process; their machines are in memory, and nothing on this one is changed
+    Virtual(virtual_nodes::Virtual),
     /// Fulfil the restarts that were asked for of one service; started by those who ask
     #[command(hide = true)]
     RestartWorker(restart::WorkerArguments),
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Some(Mode::Restart(asked)) => restart::restart(asked, &arguments.config),
         Some(Mode::RestartWhenIdle(asked)) => restart::when_idle(asked, &arguments.config),
         Some(Mode::RestartWorker(asked)) => restart::work(asked),
+        Some(Mode::Virtual(wanted)) => crowd(wanted, &arguments.config),
         None => run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     match done {
@@ -135,6 +139,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Err(error).context("cannot start anew")
         }
     }
+}
+
+/// Many nodes instead of one.
+fn crowd(wanted: &virtual_nodes::Virtual, config_file: &Path) -> anyhow::Result<ExitCode> {
+    let config = Config::load(config_file)?;
+    start_log(&config);
+    virtual_nodes::run(wanted, &config)
 }
 
 /// Prints the configuration, and proves that a daemon can be built of it; one that is running is not disturbed.

@@ -15,18 +15,16 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) fn up() -> Self {
+        Self::up_with(&["--nodes", "5"])
+    }
+
+    fn up_with(more: &[&str]) -> Self {
         let demo = Self {
             directory: TempDir::new().unwrap(),
         };
         let fleet = demo.fleet();
-        let up = demo.rpc(&[
-            "demo",
-            "up",
-            "--nodes",
-            "5",
-            "--dir",
-            fleet.to_str().unwrap(),
-        ]);
+        let up = ["demo", "up", "--dir", fleet.to_str().unwrap()];
+        let up = demo.rpc(&[&up, more].concat());
         assert!(up.status.success(), "{}", told(&up));
         let said = String::from_utf8(up.stdout).unwrap();
         assert_eq!(
@@ -246,8 +244,22 @@ fn questions_find_the_right_nodes_and_exit_codes_tell_the_truth() {
             told(&output)
         );
     }
+    nothing_of_the_systems_authorities_is_needed(&demo);
     fewer_nodes_and_other_forms(&demo);
     rollouts_end_when_they_do_harm(&demo);
+}
+
+/// The organisation's own authority is named: the system's are neither trusted nor read, whatever is wrong with them.
+#[expect(clippy::disallowed_types, reason = "runs the real program")]
+fn nothing_of_the_systems_authorities_is_needed(demo: &Demo) {
+    let ping = std::process::Command::new(program("rpc"))
+        .args(["do", "rpcutil", "ping", "-1"])
+        .env("RPC_CONFIG", demo.fleet().join("rpc.toml"))
+        .env("XDG_STATE_HOME", demo.directory.path().join("state"))
+        .env("SSL_CERT_FILE", demo.directory.path().join("not-there.pem"))
+        .output()
+        .unwrap();
+    assert!(ping.status.success(), "{}", told(&ping));
 }
 
 fn fewer_nodes_and_other_forms(demo: &Demo) {
@@ -347,8 +359,79 @@ fn stat<'a>(document: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
+fn virtual_nodes_differ_are_changed_and_change_nothing_outside_of_their_process() {
+    let demo = Demo::up_with(&["--nodes", "200", "--virtual"]);
+    let ping = || demo.line(&["ping"]).0;
+    let all = eventually(ping, |said| said.contains("200 replies"));
+    assert!(all.contains("200 replies"), "{all}");
+    let find = |filter: &[&str]| demo.line(&[&["find"], filter].concat()).0;
+    let lines = |text: &String| text.lines().count();
+    let germans = eventually(|| find(&["-F", "country=de"]), |found| lines(found) == 50);
+    assert_eq!(lines(&germans), 50, "{germans}");
+    let words = "environment=development customer=acme mysql::master";
+    let masters = eventually(|| find(&["-W", words]), |found| lines(found) == 80);
+    assert_eq!(lines(&masters), 80, "{masters}");
+    let (facts, code) = demo.line(&["facts", "os.family"]);
+    assert!(code == 0 && facts.contains("Suse"), "{facts}");
+
+    let list = demo.directory.path().join("masters");
+    std::fs::write(&list, masters).unwrap();
+    let list = list.to_str().unwrap();
+    let user = ["do", "puppetral", "type=user", "name=rip", "--nodes", list];
+    for changed in [true, false] {
+        let (document, code) = demo.ask(&user);
+        assert_eq!(code, 0, "{document:#}");
+        let replies = document["replies"].as_array().unwrap();
+        assert_eq!(replies.len(), 80);
+        let as_said = |reply: &Value| reply["data"]["changed"] == changed;
+        assert!(replies.iter().all(as_said), "{document:#}");
+    }
+    // No program of this machine is reached.
+    let exec = ["do", "puppetral", "type=exec", "name=/bin/true"];
+    let one = ["-I", "db1.acme.net"];
+    assert_eq!(demo.ask(&[exec.as_slice(), &one].concat()).1, 2);
+
+    let status = demo.rpc(&["demo", "status", "--dir", demo.fleet().to_str().unwrap()]);
+    let said = told(&status);
+    assert!(
+        status.status.success() && said.contains("200 virtual nodes"),
+        "{said}"
+    );
+    leaves_nothing(&demo);
+}
+
+/// Asks until the answer is whole: nobody knows how many will answer a broadcast, and on a busy machine it may look complete too soon.
+fn eventually(ask: impl Fn() -> String, is_whole: impl Fn(&String) -> bool) -> String {
+    (0..20).map(|_| ask()).find(is_whole).unwrap_or_else(&ask)
+}
+
+#[test]
+fn more_processes_than_a_machine_can_have_are_not_started() {
+    let scratch = TempDir::new().unwrap();
+    let demo = Demo { directory: scratch };
+    let fleet = demo.fleet();
+    let up = demo.rpc(&[
+        "demo",
+        "up",
+        "--nodes",
+        "501",
+        "--dir",
+        fleet.to_str().unwrap(),
+    ]);
+    assert_eq!(up.status.code(), Some(1));
+    assert!(
+        told(&up).contains("--virtual") && !fleet.exists(),
+        "{}",
+        told(&up)
+    );
+}
+
+#[test]
 fn a_demonstration_leaves_nothing_behind() {
-    let demo = Demo::up();
+    leaves_nothing(&Demo::up());
+}
+
+fn leaves_nothing(demo: &Demo) {
     let fleet = demo.fleet();
     let down = demo.rpc(&["demo", "down", "--dir", fleet.to_str().unwrap()]);
     assert!(down.status.success(), "{}", told(&down));

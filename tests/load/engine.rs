@@ -12,20 +12,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::report::{Figure, Section, Table};
 
 /// How often each is measured.
 const ROUNDS: usize = 3;
 
-/// What to measure.
-#[derive(Args)]
-pub(crate) struct Engine {
-    /// How many files the catalog has
-    #[arg(long, default_value_t = 2000)]
-    files: usize,
-}
+const METHOD: &str =
+    "Whole programs, started once for each measurement, on the same catalog in the same run.";
 
 /// One measurement: the same work by both.
 struct Row {
@@ -34,29 +30,33 @@ struct Row {
     puppet: Duration,
 }
 
-/// Measures and prints a table.
-pub(crate) fn bench(wanted: &Engine) {
+/// Measures with a catalog of so many files.
+pub(crate) fn bench(files: usize) -> Section {
+    let title = format!("A catalog of {files} files, median of {ROUNDS}");
+    let mut section = Section::of(title, METHOD);
     if !Path::new("/usr/bin/puppet").exists() && !Path::new("/opt/puppetlabs/bin/puppet").exists() {
-        println!("resource engine: not measured, there is no Puppet on this machine to be beside");
-        return;
+        section.method = "Not measured: there is no Puppet on this machine to be beside.";
+        return section;
     }
-    let mut rows = Vec::new();
     let (mut fresh, mut again) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let (ours, puppet) = (World::new(wanted.files), World::new(wanted.files));
+        let (ours, puppet) = (World::new(files), World::new(files));
         fresh.push((ours.apply(), puppet.puppet()));
         again.push((ours.apply(), puppet.puppet()));
     }
-    rows.push(row("all files are made", &fresh));
-    rows.push(row("nothing is to be done", &again));
     let user = World::with(&json!([resource(
         "User",
         "root",
         &json!({"ensure": "present"})
     )]));
     let users: Vec<_> = (0..ROUNDS).map(|_| (user.apply(), user.puppet())).collect();
-    rows.push(row("one user, nothing is to be done", &users));
-    print(wanted.files, &rows);
+    let rows = [
+        row("all files are made", &fresh),
+        row("nothing is to be done", &again),
+        row("one user, nothing is to be done", &users),
+    ];
+    add(&mut section, &rows);
+    section
 }
 
 fn row(what: &'static str, measured: &[(Duration, Duration)]) -> Row {
@@ -71,19 +71,20 @@ fn row(what: &'static str, measured: &[(Duration, Duration)]) -> Row {
     }
 }
 
-fn print(files: usize, rows: &[Row]) {
-    println!(
-        "\n| a catalog of {files} files, median of {ROUNDS} | rpcd apply ms | puppet apply ms | times faster |"
-    );
-    println!("|---|---:|---:|---:|");
+fn add(section: &mut Section, rows: &[Row]) {
+    let mut table = Table::new(["", "rpcd apply ms", "puppet apply ms", "times faster"]);
     for row in rows {
         let (ours, puppet) = (row.ours.as_secs_f64() * 1e3, row.puppet.as_secs_f64() * 1e3);
-        println!(
-            "| {} | {ours:.1} | {puppet:.0} | {:.0} |",
-            row.what,
-            puppet / ours
-        );
+        table.rows.push(vec![
+            row.what.to_owned(),
+            format!("{ours:.1}"),
+            format!("{puppet:.0}"),
+            format!("{:.0}", puppet / ours),
+        ]);
+        let name = format!("catalog, {} x puppet apply", row.what);
+        section.figures.push(Figure::ratio(name, ours / puppet));
     }
+    section.tables.push(table);
 }
 
 /// A scratch directory with a catalog.

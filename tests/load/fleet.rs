@@ -1,239 +1,179 @@
-//! Ours: N daemons with the real pipeline in one process, and callers of the client library.
+//! Ours: N daemons with the real pipeline in one process, and a caller of the client library.
 //!
-//! What is the node's own is its own here: key, token, connection, memory of seen requests, policy, slots. What a thousand nodes
-//! share is one audit log, because each log is a thread; it is flushed between measurements, and nothing may be lost in it.
-//! Facts are left out: a ping of everybody asks for none.
+//! What is the node's own is its own here: key, token, facts, classes, memory of seen requests, slots, and mostly its connection. They are
+//! the nodes of `rpcd virtual` ([`muster_agent::virtual_nodes`]); what a thousand of them share is one audit log, because each log is a
+//! thread. It is flushed between measurements, and nothing may be lost in it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
-use muster_agent::audit::{AuditLog, Options};
-use muster_agent::classes::Classes;
-use muster_agent::clock::Clock;
-use muster_agent::core::{Authority, Core, Parts};
-use muster_agent::daemon::Daemon;
-use muster_agent::facts::{FactStore, Sources};
 use muster_agent::policy;
-use muster_agent::seen::Seen;
-use muster_api::Agent;
-use muster_api::system::real::RealSystem;
-use muster_client::{Aim, Call, Client, Event, Stats, Window};
-use muster_host::{Limits, Registry};
+use muster_agent::virtual_nodes::{Crowd, Member, Mould};
+use muster_bus::Bus;
+use muster_tests::command::Command;
 use muster_tests::nats_server::NatsServer;
-use muster_tests::organisation::{Organisation, connect};
-use muster_wire::filter::Filter;
-use muster_wire::policy::{PolicySet, Verdict};
-use muster_wire::sign::Signer;
-use muster_wire::token::Trust;
+use muster_tests::organisation::Organisation;
+use muster_wire::identity::Identity;
+use muster_wire::policy::Verdict;
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
-use crate::floor::{CONNECTING, PATIENCE};
+use crate::caller::{Caller, Kind, connect};
+use crate::floor::CONNECTING;
 use crate::measure::Contender;
-
-/// Nodes that share an audit log: fewer than the lines that may wait in it.
-const NODES_PER_LOG: usize = 1000;
+use crate::process::Took;
 
 /// Daemons, and those who call them.
 pub(crate) struct Fleet {
     nodes: usize,
     organisation: Organisation,
-    trust: Trust,
     server: NatsServer,
-    /// A caller whom every node knows after its first call.
-    regular: Signer,
-    /// Its client that goes on from one measurement to the next.
-    client: Client,
-    broker: String,
-    logs: Vec<Arc<AuditLog>>,
+    crowd: Crowd,
+    caller: Caller,
+    /// Where the `rpc` command finds what it needs to ask.
+    home: Command,
     _directory: TempDir,
 }
 
-/// What all nodes are made of.
-struct Mould {
-    organisation: Organisation,
-    trust: Trust,
-    server: NatsServer,
-    policy: PolicySet,
-    agents: Vec<Agent>,
-    logs: Vec<Arc<AuditLog>>,
-    directory: TempDir,
-}
-
 impl Fleet {
-    /// Starts a broker and all daemons; returns when they are ready.
-    pub(crate) async fn connect(nodes: usize) -> Self {
-        let mould = Mould::new(nodes).await;
-        stream::iter(0..nodes)
-            .for_each_concurrent(CONNECTING, |number| mould.start(number))
-            .await;
-        let Mould {
-            organisation,
-            trust,
-            server,
-            logs,
-            directory,
-            ..
-        } = mould;
-        let regular = organisation.caller("regular");
-        let bus = connect(&server, &regular).await;
-        let broker = bus.server_version();
-        let collective = organisation.collective().clone();
-        let window = Window::default();
-        let client = Client::new(bus, regular.clone(), trust.clone(), collective, window);
-        let fleet = Self {
-            nodes,
-            organisation,
-            trust,
-            server,
-            regular,
-            client,
-            broker,
-            logs,
-            _directory: directory,
-        };
-        // Now client and nodes have heard of each other.
-        fleet.ping(&fleet.client).await;
-        fleet
-    }
-
-    /// The broker's version.
-    pub(crate) fn broker(&self) -> String {
-        self.broker.clone()
-    }
-
-    /// Asks everybody once.
-    pub(crate) async fn measure(&self, contender: Contender) -> Duration {
-        let took = match contender {
-            Contender::First => self.as_newcomer(self.organisation.caller("newcomer")).await,
-            Contender::Command => self.as_newcomer(self.regular.clone()).await,
-            _ => self.ping(&self.client).await,
-        };
-        for log in &self.logs {
-            log.flush().unwrap();
-            assert_eq!(
-                log.lost(),
-                0,
-                "audit records were lost: the work was not done in full"
-            );
-        }
-        took
-    }
-
-    /// A call by a client that has just connected; connecting does not count.
-    async fn as_newcomer(&self, signer: Signer) -> Duration {
-        let bus = connect(&self.server, &signer).await;
-        bus.confirm().await.unwrap();
-        let collective = self.organisation.collective().clone();
-        let client = Client::new(
-            bus,
-            signer,
-            self.trust.clone(),
-            collective,
-            Window::default(),
-        );
-        let took = self.ping(&client).await;
-        client.close().await.unwrap();
-        took
-    }
-
-    /// From the call to its end; all nodes must have answered, and all must be believed.
-    async fn ping(&self, client: &Client) -> Duration {
-        let mut call = Call::new("rpcutil", "ping", Aim::Filter(Filter::default())).unwrap();
-        call.wait = PATIENCE;
-        call.expect = Some(self.nodes);
-        let begun = Instant::now();
-        let mut events = client.call(call);
-        let stats: Box<Stats> = loop {
-            match events.next().await.unwrap() {
-                Event::Finished(stats) => break stats,
-                Event::Failed(error) => panic!("{error}"),
-                _ => {}
-            }
-        };
-        let took = begun.elapsed();
-        let whole = stats.ok == self.nodes && stats.disbelieved == 0 && stats.incomplete.is_none();
-        assert!(
-            whole,
-            "not all of {} nodes answered well: {stats:?}",
-            self.nodes
-        );
-        took
-    }
-}
-
-impl Mould {
-    async fn new(nodes: usize) -> Self {
+    /// Starts a broker and all daemons; returns when they are ready. They have connections of their own, or `shared` ones.
+    pub(crate) async fn connect(nodes: usize, shared: Option<usize>) -> Self {
+        let organisation = Organisation::new(&["muster"]);
+        let server = organisation.broker().await;
         let directory = TempDir::new().unwrap();
         let policies = directory.path().join("policies");
         std::fs::create_dir(&policies).unwrap();
         std::fs::write(policies.join("default.policy"), "policy default allow\n").unwrap();
         let (policy, problems) = policy::load(&policies, Verdict::Deny);
         assert!(problems.is_empty(), "{problems:?}");
-        let organisation = Organisation::new(&["muster"]);
-        let log = |number: usize| {
-            let path = directory.path().join(format!("audit.{number}.log"));
-            let signer = organisation.node(&format!("node{number}.example.net"));
-            let options = Options::new(path, signer, organisation.account_token());
-            Arc::new(AuditLog::open(options).unwrap())
+        let collectives = vec![organisation.collective().clone()];
+        let trust = organisation.trust();
+        let mould = Mould::new(trust, collectives, policy, directory.path()).unwrap();
+        let auditor = organisation.node("audit.example.net");
+        let account = organisation.account_token();
+        let crowd = Crowd::new(nodes, directory.path(), &auditor, &account).unwrap();
+        let shared = match shared {
+            Some(count) => carriers(&organisation, &server, count).await,
+            None => Vec::new(),
         };
-        let server = organisation.broker().await;
+        let world = World {
+            organisation: &organisation,
+            server: &server,
+            mould: &mould,
+            crowd: &crowd,
+            shared: &shared,
+        };
+        stream::iter(0..nodes)
+            .for_each_concurrent(CONNECTING, |number| world.start(number))
+            .await;
+        let regular = organisation.caller("regular");
+        let home = Command::new(&server, &organisation, &regular, "");
+        let caller = Caller::connect(
+            server.url(),
+            regular,
+            organisation.trust(),
+            organisation.collective().clone(),
+            nodes,
+        );
         Self {
-            trust: organisation.trust(),
-            policy,
-            agents: vec![
-                muster_rpcutil::agent().unwrap(),
-                muster_puppetral::agent(serde_json::from_str("{}").unwrap()).unwrap(),
-            ],
-            logs: (0..nodes.div_ceil(NODES_PER_LOG)).map(log).collect(),
+            nodes,
+            caller: caller.await,
             organisation,
             server,
-            directory,
+            crowd,
+            home,
+            _directory: directory,
         }
     }
 
-    /// Connects one daemon and lets it run as long as the process.
+    /// The broker's version.
+    pub(crate) fn broker(&self) -> String {
+        let (_, bus) = self.crowd.buses().into_iter().next().unwrap();
+        bus.server_version()
+    }
+
+    /// Where the broker is.
+    pub(crate) fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// Where the command finds its configuration, `rpc.toml`.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.home.home()
+    }
+
+    /// Whom everybody trusts.
+    pub(crate) fn organisation(&self) -> &Organisation {
+        &self.organisation
+    }
+
+    /// The caller.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Every node's connection.
+    pub(crate) fn buses(&self) -> Vec<(Identity, Bus)> {
+        self.crowd.buses()
+    }
+
+    /// Kills the broker, and starts it again where it was.
+    pub(crate) async fn restart_broker(mut self) -> Self {
+        self.server = self.server.restart().await;
+        self
+    }
+
+    /// Asks everybody once.
+    pub(crate) async fn measure(&mut self, contender: Contender) -> Took {
+        let took = match contender {
+            Contender::First => {
+                let newcomer = self.organisation.caller("newcomer");
+                self.caller.fresh(Some(newcomer)).await
+            }
+            Contender::Command => self.caller.fresh(None).await,
+            _ => self.caller.warm().await,
+        };
+        for log in self.crowd.logs() {
+            log.flush().unwrap();
+            assert_eq!(
+                log.lost(),
+                0,
+                "audit records of {} nodes were lost: the work was not done in full",
+                self.nodes
+            );
+        }
+        took
+    }
+}
+
+/// What it takes to start a node.
+struct World<'a> {
+    organisation: &'a Organisation,
+    server: &'a NatsServer,
+    mould: &'a Mould,
+    crowd: &'a Crowd,
+    shared: &'a [Bus],
+}
+
+impl World<'_> {
     async fn start(&self, number: usize) {
-        let signer = self.organisation.node(&format!("node{number}.example.net"));
-        let core = Arc::new(self.core(number, signer));
-        let bus = connect(&self.server, core.signer()).await;
-        let daemon = Daemon::start(core, bus).await.unwrap();
-        tokio::spawn(daemon.run(CancellationToken::new(), PATIENCE));
+        let member = Member::of(number).unwrap();
+        let signer = self.organisation.node(member.name.as_str());
+        let log = self.crowd.log_of(number).unwrap();
+        let core = self.mould.node(member, signer, log).unwrap();
+        let bus = match self.shared.get(number % self.shared.len().max(1)) {
+            Some(shared) => shared.lend(),
+            None => connect(&self.server.url(), core.signer(), Kind::Daemon).await,
+        };
+        self.crowd.start(core, bus).await.unwrap();
     }
+}
 
-    fn core(&self, number: usize, signer: Signer) -> Core {
-        let mut registry = Registry::new();
-        for agent in &self.agents {
-            registry.add(agent.clone(), Limits::default()).unwrap();
-        }
-        Core::new(Parts {
-            trust: self.trust.clone(),
-            collectives: vec![self.organisation.collective().clone()],
-            facts: FactStore::new(Sources::new(
-                signer.identity().clone(),
-                self.directory.path().join("facts.d"),
-            )),
-            classes: Classes::new(self.directory.path().join("classes.txt")),
-            policy: self.policy.clone(),
-            registry: Arc::new(registry),
-            data_sources: muster_agent::agents::data_sources(
-                muster_catalog::Options::default(),
-                muster_puppet::Options::default(),
-                self.directory.path(),
-            )
-            .unwrap(),
-            system: Arc::new(RealSystem::new(PathBuf::from("/"))),
-            seen: Seen::in_memory(),
-            audit: Arc::clone(self.logs.get(number / NODES_PER_LOG).unwrap()),
-            skew: muster_wire::fresh::SKEW,
-            authority: Authority::default(),
-            plain_secrets: false,
-            clock: Clock::system(),
-            config: None,
-            config_file: PathBuf::from("rpcd.toml"),
-            signer,
-        })
+/// Connections over which many nodes speak, each for itself.
+async fn carriers(organisation: &Organisation, server: &NatsServer, count: usize) -> Vec<Bus> {
+    let mut carriers = Vec::with_capacity(count);
+    for number in 0..count {
+        let carrier = organisation.carrier(&format!("carrier{number}"));
+        carriers.push(connect(&server.url(), &carrier, Kind::Daemon).await);
     }
+    carriers
 }

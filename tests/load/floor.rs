@@ -1,18 +1,19 @@
 //! The floor: what N answers cost at least, on bare NATS connections.
 //!
-//! Every node has a connection of its own and one subscription. The signed floor is the cheapest honest one: keys are known
-//! beforehand on both sides, there is no token, no nonce, no replay check, no policy, no audit and no JSON.
+//! Every node has one subscription, on a connection of its own or on one of a few that all share. The signed floor is the cheapest honest
+//! one: keys are known beforehand on both sides, there is no token, no nonce, no replay check, no policy, no audit and no JSON.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_nats::{Client, ConnectOptions, Message, Subscriber};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey, verify_batch};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use muster_tests::nats_server::NatsServer;
-use muster_wire::token::{KeyKind, KeyPair};
+use sha2::{Digest as _, Sha256};
 
 use crate::measure::Contender;
+use crate::process::{Stopwatch, Took};
 
 /// Bytes of a question, without its signature.
 const QUESTION: usize = 200;
@@ -23,54 +24,91 @@ const BATCH: usize = 1024;
 /// Nodes that connect at the same time.
 pub(crate) const CONNECTING: usize = 64;
 /// A measurement that takes longer is a broken one.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 const PLAIN: &str = "ask.plain";
 const SIGNED: &str = "ask.signed";
 
-/// Bare connections, and one that asks.
+/// Bare nodes, their broker, and one that asks.
 pub(crate) struct Floor {
-    asker: Client,
-    asker_key: SigningKey,
-    node_keys: Vec<VerifyingKey>,
-    answers: Subscriber,
-    reply_to: String,
-    _server: NatsServer,
+    asker: Asker,
+    server: NatsServer,
 }
 
 impl Floor {
-    /// Starts a broker and connects everybody.
-    pub(crate) async fn connect(nodes: usize) -> Self {
+    /// Starts a broker and connects everybody; over `shared` connections, if so many are to be shared by all nodes.
+    pub(crate) async fn connect(nodes: usize, shared: Option<usize>) -> Self {
         let server = NatsServer::start("").await;
-        let asker = connect(&server, nodes).await;
-        let asker_key = key();
-        let keys: Vec<SigningKey> = (0..nodes).map(|_| key()).collect();
-        let node_keys = keys.iter().map(SigningKey::verifying_key).collect();
-        stream::iter(keys.into_iter().enumerate())
-            .for_each_concurrent(CONNECTING, |(number, key)| {
-                Node::start(&server, number, key, asker_key.verifying_key())
+        let mut connections = Vec::new();
+        for _ in 0..shared.unwrap_or_default() {
+            connections.push(connect(server.url(), 1).await);
+        }
+        let connection = |number: usize| {
+            let shared = connections.get(number % connections.len().max(1)).cloned();
+            let url = server.url();
+            async move {
+                match shared {
+                    Some(shared) => shared,
+                    None => connect(url, 1).await,
+                }
+            }
+        };
+        stream::iter(0..nodes)
+            .for_each_concurrent(CONNECTING, |number| async move {
+                Node::start(connection(number).await, number).await;
             })
             .await;
-        let reply_to = asker.new_inbox();
-        let answers = asker.subscribe(reply_to.clone()).await.unwrap();
-        asker.flush().await.unwrap();
         Self {
-            asker,
-            asker_key,
-            node_keys,
-            answers,
-            reply_to,
-            _server: server,
+            asker: Asker::connect(&server.url(), nodes).await,
+            server,
         }
     }
 
     /// The broker's version.
     pub(crate) fn broker(&self) -> String {
-        self.asker.server_info().version
+        self.asker.client.server_info().version
+    }
+
+    /// Where the broker is.
+    pub(crate) fn url(&self) -> String {
+        self.server.url()
     }
 
     /// Asks everybody once.
-    pub(crate) async fn measure(&mut self, contender: Contender) -> Duration {
+    pub(crate) async fn measure(&mut self, contender: Contender) -> Took {
+        self.asker.measure(contender).await
+    }
+}
+
+/// One that asks bare nodes, wherever they are.
+pub(crate) struct Asker {
+    client: Client,
+    key: SigningKey,
+    node_keys: Vec<VerifyingKey>,
+    answers: Subscriber,
+    reply_to: String,
+}
+
+impl Asker {
+    /// Connects to the broker of so many nodes.
+    pub(crate) async fn connect(url: &str, nodes: usize) -> Self {
+        let client = connect(url.to_owned(), nodes).await;
+        let reply_to = client.new_inbox();
+        let answers = client.subscribe(reply_to.clone()).await.unwrap();
+        client.flush().await.unwrap();
+        Self {
+            client,
+            key: key("asker"),
+            node_keys: (0..nodes)
+                .map(|number| node_key(number).verifying_key())
+                .collect(),
+            answers,
+            reply_to,
+        }
+    }
+
+    /// Asks everybody once.
+    pub(crate) async fn measure(&mut self, contender: Contender) -> Took {
         let asked = match contender {
             Contender::Raw => self.ask_plain().left_future(),
             _ => self.ask_signed().right_future(),
@@ -80,19 +118,19 @@ impl Floor {
             .unwrap_or_else(|_| panic!("not all nodes answered within {PATIENCE:?}"))
     }
 
-    async fn ask_plain(&mut self) -> Duration {
-        let begun = Instant::now();
+    async fn ask_plain(&mut self) -> Took {
+        let watch = Stopwatch::start();
         self.publish(PLAIN, vec![b'q'; QUESTION]).await;
         for _ in 0..self.node_keys.len() {
             let answer = self.answers.next().await.unwrap();
             assert_eq!(answer.payload.len(), ANSWER);
         }
-        begun.elapsed()
+        watch.stop()
     }
 
-    async fn ask_signed(&mut self) -> Duration {
-        let begun = Instant::now();
-        let question = sign(vec![b'q'; QUESTION], &self.asker_key);
+    async fn ask_signed(&mut self) -> Took {
+        let watch = Stopwatch::start();
+        let question = sign(vec![b'q'; QUESTION], &self.key);
         self.publish(SIGNED, question).await;
         let mut left = self.node_keys.len();
         while left > 0 {
@@ -105,13 +143,13 @@ impl Floor {
             self.verify(&batch);
             left -= batch.len();
         }
-        begun.elapsed()
+        watch.stop()
     }
 
     async fn publish(&self, subject: &'static str, payload: Vec<u8>) {
         let reply_to = self.reply_to.clone();
         let published = self
-            .asker
+            .client
             .publish_with_reply(subject, reply_to, payload.into());
         published.await.unwrap();
     }
@@ -143,8 +181,7 @@ struct Node {
 }
 
 impl Node {
-    async fn start(server: &NatsServer, number: usize, key: SigningKey, asker: VerifyingKey) {
-        let client = connect(server, 1).await;
+    async fn start(client: Client, number: usize) {
         let mut questions = client.subscribe("ask.*").await.unwrap();
         // A round trip: afterwards the broker knows the subscription.
         let probe = client.new_inbox();
@@ -156,8 +193,8 @@ impl Node {
         answer.resize(ANSWER, b'a');
         let node = Arc::new(Self {
             client,
-            key,
-            asker,
+            key: node_key(number),
+            asker: key("asker").verifying_key(),
             answer,
         });
         tokio::spawn(async move {
@@ -180,19 +217,21 @@ impl Node {
     }
 }
 
-async fn connect(server: &NatsServer, answers: usize) -> Client {
+async fn connect(url: String, answers: usize) -> Client {
     ConnectOptions::new()
         .subscription_capacity(answers.max(1024) * 2)
-        .connect(server.url())
+        .connect(url)
         .await
         .unwrap()
 }
 
-fn key() -> SigningKey {
-    let seed = KeyPair::generate(KeyKind::User)
-        .unwrap()
-        .sign(b"seed of a key that only a measurement uses");
-    SigningKey::from_bytes(seed.to_bytes().first_chunk().unwrap())
+/// A key that everybody can make again who knows its name: the sides know each other's beforehand.
+fn key(name: &str) -> SigningKey {
+    SigningKey::from_bytes(&Sha256::digest(name).into())
+}
+
+fn node_key(number: usize) -> SigningKey {
+    key(&format!("node {number}"))
 }
 
 /// The body, and its signature behind it.

@@ -1,5 +1,7 @@
 //! On what it was measured: figures without a machine mean nothing.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 /// The machine and its tools.
@@ -15,6 +17,8 @@ pub(crate) struct Machine {
     kernel: String,
     /// The compiler; the one in the path.
     rustc: String,
+    /// The broker's version.
+    broker: String,
     /// Processes that wanted to run in the minute before: what else the machine did.
     load: f64,
 }
@@ -33,7 +37,8 @@ impl Machine {
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             memory_gib: (kibibytes + 512 * 1024) / (1024 * 1024),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            rustc: rustc(),
+            rustc: version(Path::new("rustc")),
+            broker: version(&muster_tests::nats_server::binary()),
             load: read("/proc/loadavg")
                 .split_whitespace()
                 .next()
@@ -43,17 +48,18 @@ impl Machine {
     }
 
     /// One line for people.
-    pub(crate) fn line(&self, broker: &str) -> String {
+    pub(crate) fn line(&self) -> String {
         let Self {
             processor,
             cores,
             memory_gib,
             kernel,
             rustc,
+            broker,
             load,
         } = self;
         format!(
-            "{processor}, {cores} cores, {memory_gib} GiB, Linux {kernel}; nats-server {broker}, {rustc}; load before: {load}"
+            "{processor}, {cores} cores, {memory_gib} GiB, Linux {kernel}; {broker}, {rustc}; load before: {load}"
         )
     }
 }
@@ -73,13 +79,13 @@ fn field(text: &str, name: &str) -> String {
         )
 }
 
-#[expect(clippy::disallowed_types, reason = "asks the compiler for its version")]
-fn rustc() -> String {
-    let output = std::process::Command::new("rustc")
+#[expect(clippy::disallowed_types, reason = "asks tools for their versions")]
+fn version(program: &Path) -> String {
+    let output = std::process::Command::new(program)
         .arg("--version")
         .output();
     output.map_or_else(
-        |_| "unknown compiler".to_owned(),
+        |_| format!("unknown {}", program.display()),
         |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
     )
 }

@@ -1,20 +1,18 @@
-//! What is measured, in which order, and what becomes of the samples.
+//! The time that a whole fleet takes to answer: who is measured, in which order, and what becomes of the samples.
 
 use std::time::Duration;
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::worker::Worker;
+use crate::report::{Figure, Samples, Section, Table, max, median, min};
+use crate::worker::{Part, Worker};
 
-/// Who is measured; each is a process of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Side {
-    /// Bare NATS.
-    Floor,
-    /// Our daemons.
-    Muster,
-}
+const METHOD: &str = "Milliseconds from the question to the last answer, verified where it is signed. All nodes have a key of their own, and a \
+connection of their own unless it is said that they share, and share the machine with the broker and the asker, so on a real fleet the \
+nodes' part is free. Both floors and ours are connected all the time and take turns, round by round; idle connections' keep-alives are \
+in all figures. The signed floor knows all keys beforehand. A new client verifies a token and a message of each node, one that knows the \
+nodes only the message; nodes verify a new caller's token once. Ratios are median to median; in brackets, the median of the ratios \
+within each round.";
 
 /// One question to the whole fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,12 +40,9 @@ impl Contender {
         Self::First,
     ];
 
-    /// Who measures it.
-    pub(crate) fn side(self) -> Side {
-        match self {
-            Self::Raw | Self::RawSigned => Side::Floor,
-            Self::Warm | Self::Command | Self::First => Side::Muster,
-        }
+    /// Whether it is measured on bare NATS.
+    pub(crate) fn is_floor(self) -> bool {
+        matches!(self, Self::Raw | Self::RawSigned)
     }
 
     /// For people.
@@ -62,27 +57,25 @@ impl Contender {
     }
 }
 
-/// The samples of one contender.
-#[derive(Debug, Serialize)]
-pub(crate) struct Row {
-    /// What was measured.
-    pub(crate) contender: Contender,
-    /// Milliseconds from the question to the last verified answer, round by round.
-    pub(crate) samples: Vec<f64>,
-    /// The median of them.
-    pub(crate) median: f64,
-    /// The quickest round.
-    pub(crate) min: f64,
-    /// The slowest round.
-    pub(crate) max: f64,
-    /// Against the unsigned floor.
-    pub(crate) to_raw: Ratio,
-    /// Against the signed floor.
-    pub(crate) to_raw_signed: Ratio,
+/// How large a fleet is, and how it is connected.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) nodes: usize,
+    /// Connections that all nodes share; `None` if each has its own.
+    pub(crate) shared: Option<usize>,
+}
+
+impl Size {
+    fn title(self) -> String {
+        match self.shared {
+            Some(shared) => format!("{} nodes over {shared} connections", self.nodes),
+            None => format!("{} nodes", self.nodes),
+        }
+    }
 }
 
 /// How many times longer than a floor.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Ratio {
     /// Median to median.
     pub(crate) of_medians: f64,
@@ -90,61 +83,91 @@ pub(crate) struct Ratio {
     pub(crate) paired: f64,
 }
 
-/// A fleet of one size.
-#[derive(Debug, Serialize)]
-pub(crate) struct Comparison {
-    /// How many nodes.
-    pub(crate) nodes: usize,
-    /// What the broker calls itself.
-    pub(crate) broker: String,
-    /// One row for each contender.
-    pub(crate) rows: Vec<Row>,
+/// Every size in turn, in one section.
+pub(crate) fn fan_out(sizes: &[Size], rounds: usize) -> Section {
+    let mut section = Section::of(
+        format!("How long a fleet takes to answer, {rounds} rounds"),
+        METHOD,
+    );
+    for size in sizes {
+        let samples = compare(*size, rounds);
+        add(&mut section, &size.title(), &samples);
+    }
+    section
 }
 
 /// Starts both sides, and lets the contenders take turns.
-pub(crate) fn compare(nodes: usize, rounds: usize) -> Comparison {
-    eprintln!("{nodes} nodes: connecting");
-    let mut floor = Worker::start(Side::Floor, nodes);
-    let mut muster = Worker::start(Side::Muster, nodes);
+fn compare(size: Size, rounds: usize) -> Vec<Vec<f64>> {
+    let Size { nodes, shared } = size;
+    let title = size.title();
+    eprintln!("{title}: connecting");
+    let mut floor = Worker::start(&Part::Floor { nodes, shared });
+    let mut muster = Worker::start(&Part::Muster { nodes, shared });
+    let of_each = crate::process::resident(muster.pid()) / u64::try_from(nodes).unwrap();
+    eprintln!(
+        "{title}: {} KiB of memory for each of our nodes",
+        of_each / 1024
+    );
     let mut samples = vec![Vec::with_capacity(rounds); Contender::ALL.len()];
     for round in 0..=rounds {
-        eprintln!("{nodes} nodes: round {round} of {rounds}");
+        eprintln!("{title}: round {round} of {rounds}");
         for (contender, samples) in Contender::ALL.into_iter().zip(&mut samples) {
-            let took = match contender.side() {
-                Side::Floor => floor.measure(contender),
-                Side::Muster => muster.measure(contender),
+            let worker = if contender.is_floor() {
+                &mut floor
+            } else {
+                &mut muster
             };
+            let took = worker.measure(contender).wall;
             if round > 0 {
                 samples.push(millis(took));
             }
         }
     }
-    Comparison {
-        nodes,
-        broker: muster.broker().to_owned(),
-        rows: rows(samples),
-    }
+    samples
 }
 
-/// The rows of samples in the order of [`Contender::ALL`].
-pub(crate) fn rows(samples: Vec<Vec<f64>>) -> Vec<Row> {
-    let floors: Vec<Vec<f64>> = samples.iter().take(2).cloned().collect();
-    let [raw, signed] = floors.as_slice() else {
+/// A table of samples in the order of [`Contender::ALL`], and what of them is compared.
+fn add(section: &mut Section, title: &str, samples: &[Vec<f64>]) {
+    let [raw, signed, ..] = samples else {
         panic!("both floors are measured");
     };
-    let row = |(contender, samples): (Contender, Vec<f64>)| Row {
-        contender,
-        median: median(&samples),
-        min: samples.iter().copied().fold(f64::INFINITY, f64::min),
-        max: samples.iter().copied().fold(0.0, f64::max),
-        to_raw: ratio(&samples, raw),
-        to_raw_signed: ratio(&samples, signed),
-        samples,
-    };
-    Contender::ALL.into_iter().zip(samples).map(row).collect()
+    let mut table = Table::new([
+        title,
+        "median ms",
+        "min",
+        "max",
+        "x raw floor",
+        "x signed floor",
+    ]);
+    for (contender, samples) in Contender::ALL.into_iter().zip(samples) {
+        let (to_raw, to_signed) = (ratio(samples, raw), ratio(samples, signed));
+        let shown = |ratio: Ratio| format!("{:.2} ({:.2})", ratio.of_medians, ratio.paired);
+        let times = [median(samples), min(samples), max(samples)].map(|ms| format!("{ms:.1}"));
+        let row = [contender.title().to_owned()].into_iter().chain(times);
+        table
+            .rows
+            .push(row.chain([shown(to_raw), shown(to_signed)]).collect());
+        let figure = Figure::ratio(
+            format!("{title}: {} x signed floor", contender.title()),
+            to_signed.paired,
+        );
+        section.figures.extend(match contender {
+            Contender::Raw | Contender::RawSigned => None,
+            // What the command does is what we have promised.
+            Contender::Command => Some(figure.aim(1.5).within(0.25)),
+            Contender::Warm | Contender::First => Some(figure.within(0.25)),
+        });
+        section.samples.push(Samples {
+            of: format!("{title}: {}", contender.title()),
+            unit: "ms",
+            values: samples.clone(),
+        });
+    }
+    section.tables.push(table);
 }
 
-fn ratio(samples: &[f64], floor: &[f64]) -> Ratio {
+/// How these samples compare with those of a floor, which were taken in the same rounds.
+pub(crate) fn ratio(samples: &[f64], floor: &[f64]) -> Ratio {
     let pairs: Vec<f64> = samples
         .iter()
         .zip(floor)
@@ -156,20 +179,50 @@ fn ratio(samples: &[f64], floor: &[f64]) -> Ratio {
     }
 }
 
-/// The middle one; the mean of the two in the middle.
-pub(crate) fn median(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let half = sorted.len() / 2;
-    let middle = if sorted.len().is_multiple_of(2) {
-        sorted.get(half.saturating_sub(1)..=half)
-    } else {
-        sorted.get(half..=half)
-    };
-    let middle = middle.unwrap();
-    middle.iter().sum::<f64>() / if middle.len() == 2 { 2.0 } else { 1.0 }
+/// As milliseconds.
+pub(crate) fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
 }
 
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
+#[cfg(test)]
+mod tests {
+    use super::{add, ratio};
+    use crate::report::Section;
+
+    #[test]
+    fn ratios_are_to_the_floor_of_the_same_round() {
+        let of = ratio(&[4.0, 4.0, 40.0], &[1.0, 2.0, 4.0]);
+        assert!((of.of_medians - 2.0).abs() < f64::EPSILON);
+        // Round by round: 4, 2, 10.
+        assert!((of.paired - 4.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn every_contender_has_a_row_and_ours_are_compared() {
+        let samples = [1.0, 2.0, 3.0, 4.0, 5.0].map(|ms| vec![ms; 3]);
+        let mut section = Section::default();
+        add(&mut section, "7 nodes", &samples);
+        assert_eq!(section.tables[0].rows.len(), 5);
+        assert_eq!(
+            section.tables[0].rows[3],
+            [
+                "rpcutil ping, new client",
+                "4.0",
+                "4.0",
+                "4.0",
+                "4.00 (4.00)",
+                "2.00 (2.00)"
+            ]
+        );
+        let names: Vec<&str> = section
+            .figures
+            .iter()
+            .map(|figure| figure.name.as_str())
+            .collect();
+        assert_eq!(names.len(), 3);
+        assert_eq!(
+            names[0],
+            "7 nodes: rpcutil ping, client knows the nodes x signed floor"
+        );
+    }
 }

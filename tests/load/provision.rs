@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use ed25519_dalek::{Signer as _, SigningKey};
 use futures_util::{StreamExt as _, stream};
 use muster_api::system::real::RealSystem;
 use muster_client::{Client, Window};
@@ -20,35 +20,63 @@ use muster_wire::identity::Identity;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::report::{Figure, Section, Table};
+
 /// Daemons that start at once.
 const STARTING: usize = 16;
 
-/// `load provision`.
-#[derive(Args)]
-pub(crate) struct Provision {
-    /// How many newcomers there are, each a measurement
-    #[arg(long, value_delimiter = ',', default_value = "100,1000")]
-    nodes: Vec<usize>,
-}
+const METHOD: &str = "Real daemons, a real broker, the real service; Puppet and its authority are simulated, and take no time. A bare exchange is a \
+signature and its verification: what a newcomer costs is told in as many of them.";
+/// Signatures that are made and verified to know how long that takes.
+const EXCHANGES: u32 = 2000;
 
-/// Measures and prints.
-pub(crate) fn bench(wanted: &Provision) {
+/// Measures with fleets of these sizes.
+pub(crate) fn bench(sizes: &[usize]) -> Section {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .unwrap();
-    println!("newcomers  time to nodes  nodes per second  signed");
-    for &nodes in &wanted.nodes {
-        let (took, signed) = runtime.block_on(measure(nodes));
-        let rate = f64::from(u32::try_from(nodes).unwrap()) / took.as_secs_f64();
-        println!(
-            "{nodes:>9}  {:>11.2} s  {rate:>16.0}  {signed:>6}",
-            took.as_secs_f64()
-        );
+    let mut section = Section::of("Newcomers that become nodes", METHOD);
+    let mut table = Table::new([
+        "newcomers",
+        "s until all are nodes",
+        "nodes a second",
+        "x bare exchange",
+    ]);
+    for &nodes in sizes {
+        eprintln!("{nodes} newcomers");
+        let exchange = exchange();
+        let took = runtime.block_on(measure(nodes));
+        let count = f64::from(u32::try_from(nodes).unwrap());
+        let ratio = took.as_secs_f64() / count / exchange.as_secs_f64();
+        table.rows.push(vec![
+            nodes.to_string(),
+            format!("{:.2}", took.as_secs_f64()),
+            format!("{:.0}", count / took.as_secs_f64()),
+            format!("{ratio:.0}"),
+        ]);
+        let name = format!("each of {nodes} newcomers x a bare exchange");
+        section.figures.push(Figure::ratio(name, ratio).within(0.5));
     }
+    section.tables.push(table);
+    section
 }
 
-async fn measure(nodes: usize) -> (Duration, usize) {
+/// How long a signature and its verification take.
+fn exchange() -> Duration {
+    let key = SigningKey::from_bytes(&[7; 32]);
+    let message = [b'm'; 500];
+    let begun = Instant::now();
+    for _ in 0..EXCHANGES {
+        let signature = key.sign(&message);
+        key.verifying_key()
+            .verify_strict(&message, &signature)
+            .unwrap();
+    }
+    begun.elapsed() / EXCHANGES
+}
+
+async fn measure(nodes: usize) -> Duration {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.storing_broker().await;
     let authority = Arc::new(Authority::default());
@@ -74,7 +102,7 @@ async fn measure(nodes: usize) -> (Duration, usize) {
     assert_eq!(done.count(), nodes, "a machine is no node yet");
     let certificates = authority.certificates();
     assert!(certificates.signatures.values().all(|times| *times == 1));
-    (took, certificates.signed.len())
+    took
 }
 
 /// From the service's start to the last node's arrival.

@@ -218,16 +218,16 @@ fn build(
         )
     };
     let core = Core::new(Parts {
-        trust: organisation.trust(),
+        trust: Arc::new(organisation.trust()),
         collectives: vec![organisation.collective().clone()],
         facts: FactStore::new(Sources::new(
             blueprint.signer.identity().clone(),
             path("facts.d"),
         )),
         classes: Classes::new(path("classes.txt")),
-        policy,
+        policy: Arc::new(policy),
         registry: Arc::new(registry),
-        data_sources,
+        data_sources: data_sources.into(),
         system: Arc::new(RealSystem::new(path("root"))),
         seen: Seen::open(&path("seen"), now).unwrap(),
         audit: Arc::new(AuditLog::open(audit).unwrap()),

@@ -240,14 +240,19 @@ impl Organisation {
         Signer::new(Creds::new(&token, key).unwrap()).unwrap()
     }
 
-    /// Everything that the broker carries from now on; what is published on the connection may go everywhere.
-    pub async fn spy(&self, server: &impl Broker) -> (Bus, muster_bus::Subscription) {
+    /// A party whose connection may carry everybody's messages; nobody believes what it signs itself.
+    pub fn carrier(&self, name: &str) -> Signer {
         let key = KeyPair::generate(KeyKind::User).unwrap();
-        let name = Identity::parse("spy").unwrap();
+        let name = Identity::parse(name).unwrap();
         let claims = User::new(self.account.public(), Vec::new());
         let validity = Validity::from(self.issued_at);
         let token = encode::user(&name, key.public(), claims, validity, &self.spies).unwrap();
-        let spy = Signer::new(Creds::new(&token, key).unwrap()).unwrap();
+        Signer::new(Creds::new(&token, key).unwrap()).unwrap()
+    }
+
+    /// Everything that the broker carries from now on; what is published on the connection may go everywhere.
+    pub async fn spy(&self, server: &impl Broker) -> (Bus, muster_bus::Subscription) {
+        let spy = self.carrier("spy");
         let bus = connect_without_inbox(server, &spy).await;
         let everything = bus.subscribe(">").await.unwrap();
         (bus, everything)

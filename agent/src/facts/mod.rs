@@ -97,6 +97,15 @@ impl FactStore {
         }
     }
 
+    /// A store that begins with these facts, as that of a node does which is no machine.
+    pub fn known(sources: Sources, facts: Arc<Facts>) -> Self {
+        Self {
+            sources,
+            current: RwLock::new(facts),
+            last_good: Mutex::default(),
+        }
+    }
+
     /// The facts as of the last collection.
     pub fn current(&self) -> Arc<Facts> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))

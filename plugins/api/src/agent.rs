@@ -42,10 +42,16 @@ pub enum AgentError {
 impl Agent {
     /// Starts from the JSON of a DDL.
     pub fn builder(ddl: &str) -> Result<AgentBuilder, AgentError> {
-        Ok(AgentBuilder {
-            ddl: Ddl::from_slice(ddl.as_bytes())?,
+        let ddl = Ddl::from_slice(ddl.as_bytes())?;
+        Ok(Self::builder_over(Arc::new(ddl)))
+    }
+
+    /// Starts from a schema that others have too: many nodes in one process need it once.
+    pub fn builder_over(ddl: Arc<Ddl>) -> AgentBuilder {
+        AgentBuilder {
+            ddl,
             handlers: BTreeMap::new(),
-        })
+        }
     }
 
     /// The name, as in subjects.
@@ -74,7 +80,7 @@ impl fmt::Debug for Agent {
 
 /// Collects an agent's actions.
 pub struct AgentBuilder {
-    ddl: Ddl,
+    ddl: Arc<Ddl>,
     handlers: BTreeMap<String, Arc<dyn Handler>>,
 }
 
@@ -114,7 +120,7 @@ impl AgentBuilder {
             });
         }
         Ok(Agent {
-            ddl: Arc::new(self.ddl),
+            ddl: self.ddl,
             handlers: self.handlers,
         })
     }

@@ -3,6 +3,7 @@
 //! A run of cron, or of a person at the console, cannot be asked to wait. It takes room in the pool all the same, so that those
 //! who can wait do.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ use crate::runs::Runs;
 const LOOK: Duration = Duration::from_millis(250);
 /// How often a run of somebody else that was not counted is tried to be counted again.
 const RETRY: u32 = 40;
+/// After how many looks it is found out anew where Puppet keeps its lock: that takes a dozen questions to the system, a look one, and
+/// an idle daemon does nothing else.
+const WHERE: u32 = 40;
 
 /// The agent's part that nobody asks for. Runs until the daemon stops.
 #[derive(Debug, Clone)]
@@ -58,16 +62,17 @@ impl Resident {
         if !self.runs.options.occupy {
             return std::future::pending().await;
         }
+        let mut lock = Whereabouts::default();
         loop {
-            let Some(pid) = self.foreign() else {
-                tokio::time::sleep(LOOK).await;
+            let Some(pid) = self.foreign(&mut lock) else {
+                tokio::time::sleep(lock.pause()).await;
                 continue;
             };
             tracing::debug!(pid, "somebody else runs Puppet here");
             let occupy = || Room::occupy(&self.runs.desk, &self.runs.pool, Uuid::now_v7());
             let mut room = occupy().await;
             let mut looks = 0_u32;
-            while self.foreign() == Some(pid) {
+            while self.foreign(&mut lock) == Some(pid) {
                 tokio::time::sleep(LOOK).await;
                 looks = looks.wrapping_add(1);
                 if room.fence().is_none() && looks.is_multiple_of(RETRY) {
@@ -79,12 +84,71 @@ impl Resident {
     }
 
     /// A process that holds Puppet's lock and is neither ours nor the daemon itself.
-    fn foreign(&self) -> Option<u32> {
+    fn foreign(&self, whereabouts: &mut Whereabouts) -> Option<u32> {
         if self.runs.is_applying() {
             return None;
         }
-        let places = Places::find(&self.runs.options, &*self.system).ok()?;
-        let state = on_host(&*self.system, &places.state());
+        let state = whereabouts.look(|| {
+            let places = Places::find(&self.runs.options, &*self.system).ok()?;
+            Some(on_host(&*self.system, &places.state()))
+        })?;
         lock::applying(&[state]).filter(|pid| *pid != std::process::id())
+    }
+}
+
+/// Where Puppet's state is, as long as that is believed.
+#[derive(Debug, Default)]
+struct Whereabouts {
+    state: Option<PathBuf>,
+    looks: u32,
+}
+
+impl Whereabouts {
+    /// What is known, or what `find` says: as long as nothing is known, and again after [`WHERE`] looks.
+    fn look(&mut self, find: impl FnOnce() -> Option<PathBuf>) -> Option<PathBuf> {
+        if self.state.is_none() || self.looks.is_multiple_of(WHERE) {
+            self.state = find();
+        }
+        self.looks = self.looks.wrapping_add(1);
+        self.state.clone()
+    }
+
+    /// Until the next look. A machine without Puppet will not have one in the next moment.
+    fn pause(&self) -> Duration {
+        match self.state {
+            Some(_) => LOOK,
+            None => LOOK * WHERE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::{LOOK, WHERE, Whereabouts};
+
+    #[test]
+    fn where_puppet_is_is_found_out_now_and_then_and_a_move_is_noticed() {
+        let (mut whereabouts, mut asked) = (Whereabouts::default(), 0);
+        for look in 0..=2 * WHERE {
+            let place = if look < WHERE { "/old" } else { "/new" };
+            let found = whereabouts.look(|| {
+                asked += 1;
+                Some(PathBuf::from(place))
+            });
+            assert_eq!(found, Some(PathBuf::from(place)));
+        }
+        assert_eq!(asked, 3);
+    }
+
+    #[test]
+    fn a_machine_without_puppet_is_looked_at_seldom() {
+        let mut whereabouts = Whereabouts::default();
+        assert_eq!(whereabouts.look(|| None), None);
+        assert_eq!(whereabouts.pause(), LOOK * WHERE);
+        let there = Some(PathBuf::from("/installed/meanwhile"));
+        assert_eq!(whereabouts.look(|| there.clone()), there);
+        assert_eq!(whereabouts.pause(), LOOK);
     }
 }

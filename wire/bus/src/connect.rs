@@ -186,20 +186,26 @@ impl Options {
         &self,
         journal: Arc<Journal>,
     ) -> Result<async_nats::ConnectOptions, BusError> {
-        let backoff = self.backoff;
+        let (backoff, before) = (self.backoff, Arc::clone(&journal));
         let mut options = async_nats::ConnectOptions::new()
             .name(&self.name)
             .require_tls(self.servers.iter().any(|server| server.tls))
             .ping_interval(Duration::from_secs(20))
             .connection_timeout(Duration::from_secs(10))
             .subscription_capacity(self.subscription_capacity)
-            .reconnect_delay_callback(move |attempt| backoff.delay(attempt))
+            .reconnect_delay_callback(move |attempt| {
+                backoff.before(attempt, before.counts().connects > 0)
+            })
             .event_callback(move |event| {
                 journal.record(event);
                 std::future::ready(())
             });
         if let Some(authority) = &self.authority {
-            options = options.tls_client_config(tls::trusting(authority)?);
+            // Judged here, for words that help. The library is told the file, and not a configuration made of it: with a
+            // configuration it reads all of the system's authorities at each connection (30 ms, a MiB), only to throw them
+            // away, and does not connect at all if one of them cannot be read.
+            tls::trusting(authority)?;
+            options = options.add_root_certificates(authority.clone());
         }
         if let Some(prefix) = &self.inbox_prefix {
             options = options.custom_inbox_prefix(prefix);

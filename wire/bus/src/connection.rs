@@ -29,6 +29,8 @@ const ANSWERED: Duration = Duration::from_secs(2);
 pub struct Bus {
     client: async_nats::Client,
     journal: Arc<Journal>,
+    /// Whether the connection is somebody else's to close.
+    lent: bool,
 }
 
 /// What a connection has carried, over all its lives.
@@ -102,7 +104,22 @@ impl Subscription {
 
 impl Bus {
     pub(crate) fn new(client: async_nats::Client, journal: Arc<Journal>) -> Self {
-        Self { client, journal }
+        Self {
+            client,
+            journal,
+            lent: false,
+        }
+    }
+
+    /// The same connection for one of several parties that speak over it, each with messages signed by its own key: a party that closes
+    /// it has left, and the others stay. A real daemon has a connection of its own, whose credentials let nobody speak for another;
+    /// tens of thousands of nodes in one process, as in measurements, would not have files enough.
+    #[must_use]
+    pub fn lend(&self) -> Self {
+        Self {
+            lent: true,
+            ..self.clone()
+        }
     }
 
     pub(crate) fn client(&self) -> &async_nats::Client {
@@ -279,6 +296,9 @@ impl Bus {
     /// Leaves: sends what is waiting, then closes. Subscriptions must have been drained and their work finished before, because
     /// nothing that is published after this goes out. Without a broker there is nobody to say goodbye to.
     pub async fn close(&self) -> Result<(), BusError> {
+        if self.lent {
+            return self.confirm().await;
+        }
         let mut events = self.events();
         let goodbye = async {
             self.confirm().await?;

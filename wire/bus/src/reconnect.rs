@@ -37,6 +37,16 @@ impl Backoff {
         self.first.saturating_mul(1 << doublings).min(self.max)
     }
 
+    /// The wait before an attempt of a party that was connected before, or never was.
+    ///
+    /// Who begins has lost nothing together with a whole fleet, and somebody may be waiting: the very first attempt is made at once.
+    pub fn before(&self, attempt: usize, was_connected: bool) -> Duration {
+        if attempt <= 1 && !was_connected {
+            return Duration::ZERO;
+        }
+        self.delay(attempt)
+    }
+
     /// A wait drawn evenly from zero to the ceiling.
     pub fn delay(&self, attempt: usize) -> Duration {
         self.ceiling(attempt).mul_f64(rand::rng().random::<f64>())
@@ -54,6 +64,17 @@ mod tests {
             .collect();
         assert_eq!(ceilings, [2, 4, 8, 16, 30, 30, 30]);
         assert_eq!(Backoff::DAEMON.ceiling(usize::MAX).as_secs(), 30);
+    }
+
+    #[test]
+    fn only_who_begins_does_not_wait() {
+        let wait = |attempt, was_connected| {
+            let waits = (0..100).map(|_| Backoff::COMMAND.before(attempt, was_connected));
+            waits.max().unwrap_or_default()
+        };
+        assert_eq!(wait(1, false), Duration::ZERO);
+        assert!(wait(2, false) > Duration::ZERO);
+        assert!(wait(1, true) > Duration::ZERO);
     }
 
     #[test]

@@ -10,7 +10,8 @@ pub enum Demo {
     /// Start a broker and some nodes on this machine, each with a scratch root of its own
     #[command(after_help = "Examples:
   rpc demo up
-  rpc demo up --nodes 20 --dir /tmp/fleet")]
+  rpc demo up --nodes 20 --dir /tmp/fleet
+  rpc demo up --nodes 10000 --virtual")]
     Up(Up),
     /// Show what runs
     #[command(after_help = "Examples:
@@ -36,9 +37,12 @@ pub struct Up {
     /// Which demonstration.
     #[command(flatten)]
     pub place: Place,
-    /// How many nodes
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=500))]
-    pub nodes: u16,
+    /// How many nodes; at most 500, unless they are virtual
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    pub nodes: u32,
+    /// Run the nodes in one process, each with a machine in memory: thousands of them, and nothing that they do is kept
+    #[arg(long = "virtual")]
+    pub in_memory: bool,
     /// Port of the broker; 0 for any that is free
     #[arg(long, default_value_t = 0)]
     pub port: u16,

@@ -6,6 +6,7 @@
 //! DIR/rpc.toml        the client's configuration, with its credentials beside it
 //! DIR/org/            the organisation
 //! DIR/nodes/NAME/     a node: rpcd.toml, facts, classes, policies, state, and root/, which is its machine
+//! DIR/virtual/        instead of them, what one process needs that runs many
 //! DIR/log/            what everybody said
 //! ```
 
@@ -19,6 +20,7 @@ mod ready;
 mod record;
 mod status;
 mod up;
+mod virtual_nodes;
 
 use std::path::PathBuf;
 

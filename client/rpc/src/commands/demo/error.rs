@@ -26,6 +26,14 @@ pub enum DemoError {
     /// There is none.
     #[error("{} holds no demonstration; nothing there was touched", .0.display())]
     None(PathBuf),
+    /// More than can be processes of one machine.
+    #[error("{nodes} nodes would be {nodes} processes; at most {most} are started")]
+    TooMany {
+        /// How many were asked for.
+        nodes: u32,
+        /// How many there may be.
+        most: u32,
+    },
     /// The daemon's program is nowhere.
     #[error("there is no rpcd beside rpc, nor in PATH")]
     NoDaemon,
@@ -103,6 +111,7 @@ impl DemoError {
             Self::NoPlace | Self::Occupied(_) => "name another directory with `--dir`",
             Self::Already(_) => "`rpc demo status` shows it, `rpc demo down` ends it",
             Self::None(_) => "`rpc demo up` starts one; `--dir` says where it is",
+            Self::TooMany { .. } => "with `--virtual` they are one process",
             Self::NoDaemon => "say where it is with RPCD",
             Self::Ended { .. } | Self::Late { .. } => {
                 "everything was stopped; the logs are still there until `rpc demo down`"

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_wire::Millis;
+use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::DemoError;
@@ -21,6 +22,14 @@ const AGENTS: [&str; 5] = ["package", "permit", "puppetral", "rpcutil", "service
 struct Extra {
     paths: Paths,
     plugins: Plugins,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log: Option<Log>,
+}
+
+/// What thousands of nodes say about being connected is left out of their log.
+#[derive(Debug, Serialize)]
+struct Log {
+    level: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -39,6 +48,7 @@ const EXTRA: Extra = Extra {
     plugins: Plugins {
         puppetral: Puppetral { deny_types: [] },
     },
+    log: None,
 };
 
 #[derive(Debug, Serialize)]
@@ -104,15 +114,7 @@ pub fn make(
     member: &Member,
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
-    let order = Order {
-        kind: Kind::Node,
-        name: member.name.clone(),
-        tags: Vec::new(),
-        expires: Some(LIFETIME),
-        renew: false,
-        out: None,
-    };
-    let issued = organisation.issue(lock, &order, now)?;
+    let issued = organisation.issue(lock, &order(&member.name), now)?;
     organisation.bundle_node(directory, &issued.creds, &member.name, EXTRA)?;
     for below in [PATHS.state, PATHS.facts_d, PATHS.policies, PATHS.ddls] {
         files::private_directory(&directory.join(below))?;
@@ -125,15 +127,52 @@ pub fn make(
     files::replace(&directory.join("facts.d/demo.json"), &facts)?;
     let classes = member.classes.join("\n") + "\n";
     files::replace(&directory.join(PATHS.classes), classes.as_bytes())?;
-    for agent in AGENTS {
-        let policy = format!("policy default deny\nallow\tcaller={USER}\t*\t*\t*\n");
-        let path = directory
-            .join(PATHS.policies)
-            .join(format!("{agent}.policy"));
-        files::replace(&path, policy.as_bytes())?;
-    }
+    policies(&directory.join(PATHS.policies))?;
     machine(&directory.join(PATHS.root), member)?;
     Ok(directory.join(bundle::name::NODE_CONFIG))
+}
+
+/// Lets the demonstration's user ask, and nobody else.
+fn policies(directory: &Path) -> Result<(), DemoError> {
+    for agent in AGENTS {
+        let policy = format!("policy default deny\nallow\tcaller={USER}\t*\t*\t*\n");
+        let path = directory.join(format!("{agent}.policy"));
+        files::replace(&path, policy.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Makes what a process needs that runs many nodes: the configuration of one, whose name is nobody's; returns where it is.
+pub fn make_host(
+    organisation: &Organisation,
+    lock: &Lock,
+    directory: &Path,
+    name: &Identity,
+    now: Millis,
+) -> Result<PathBuf, DemoError> {
+    let order = order(name);
+    let issued = organisation.issue(lock, &order, now)?;
+    let extra = Extra {
+        log: Some(Log { level: "warn" }),
+        ..EXTRA
+    };
+    organisation.bundle_node(directory, &issued.creds, name, extra)?;
+    for below in [PATHS.state, PATHS.policies] {
+        files::private_directory(&directory.join(below))?;
+    }
+    policies(&directory.join(PATHS.policies))?;
+    Ok(directory.join(bundle::name::NODE_CONFIG))
+}
+
+fn order(name: &Identity) -> Order {
+    Order {
+        kind: Kind::Node,
+        name: name.clone(),
+        tags: Vec::new(),
+        expires: Some(LIFETIME),
+        renew: false,
+        out: None,
+    }
 }
 
 /// Makes the directory that is the node's machine.

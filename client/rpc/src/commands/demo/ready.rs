@@ -37,7 +37,17 @@ impl Listener {
     }
 
     /// Waits until the node is ready: true; false when `is_over` says that there is no use in waiting, or at the deadline.
-    pub async fn ready(&self, deadline: Instant, mut is_over: impl FnMut() -> bool) -> bool {
+    pub async fn ready(&self, deadline: Instant, is_over: impl FnMut() -> bool) -> bool {
+        self.ready_telling(deadline, is_over, |_| {}).await
+    }
+
+    /// The same, and `tell` hears what the node says of its way there.
+    pub async fn ready_telling(
+        &self,
+        deadline: Instant,
+        mut is_over: impl FnMut() -> bool,
+        mut tell: impl FnMut(&str),
+    ) -> bool {
         let mut ticks = interval(TICK);
         let mut report = vec![0; REPORT_BYTES];
         let wait = async {
@@ -48,6 +58,9 @@ impl Listener {
                         let said = received.ok().and_then(|length| report.get(..length));
                         if said.is_some_and(is_ready) {
                             return true;
+                        }
+                        if let Some(status) = said.and_then(status) {
+                            tell(status);
                         }
                     }
                     _ = ticks.tick() => if is_over() {
@@ -65,6 +78,12 @@ fn is_ready(report: &[u8]) -> bool {
     report
         .split(|byte| *byte == b'\n')
         .any(|line| line == b"READY=1")
+}
+
+/// What a report says in words.
+fn status(report: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(report).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("STATUS="))
 }
 
 #[cfg(test)]
@@ -95,7 +114,10 @@ mod tests {
             looks += 1;
             looks > 2
         };
-        assert!(!listener.ready(deadline(), over).await);
+        let mut told = Vec::new();
+        let tell = |status: &str| told.push(status.to_owned());
+        assert!(!listener.ready_telling(deadline(), over, tell).await);
+        assert_eq!(told, ["connecting"]);
         node.send_to(b"READY=1\n", listener.path()).unwrap();
         assert!(listener.ready(deadline(), || false).await);
         assert!(!listener.ready(Instant::now(), || false).await);

@@ -33,11 +33,14 @@ pub struct Broker {
     pub process: Process,
 }
 
-/// A node's process.
+/// A node's process, or that of many.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Node {
-    /// Its name.
+    /// Its name, and that of its directory.
     pub name: String,
+    /// How many nodes it runs, if they are virtual.
+    #[serde(default, rename = "virtual", skip_serializing_if = "Option::is_none")]
+    pub in_memory: Option<u32>,
     /// The process.
     #[serde(flatten)]
     pub process: Process,

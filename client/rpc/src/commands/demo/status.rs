@@ -17,8 +17,11 @@ pub fn run(directory: &Path, printer: &Printer) -> Result<Exit, Error> {
         rows.push(row("broker", broker.process, broker.url.clone()));
     }
     for node in &record.nodes {
-        let place = directory.join("nodes").join(&node.name);
-        rows.push(row(&node.name, node.process, place.display().to_string()));
+        let (name, place) = match node.in_memory {
+            Some(count) => (format!("{count} virtual nodes"), directory.join(&node.name)),
+            None => (node.name.clone(), directory.join("nodes").join(&node.name)),
+        };
+        rows.push(row(&name, node.process, place.display().to_string()));
     }
     for line in table(["NAME", "PID", "STATE", "MEMORY", "WHERE"], &rows) {
         printer.line(line)?;

@@ -1,7 +1,7 @@
 //! `rpc demo up`: makes an organisation, starts its broker and some nodes, and waits until all of them answer.
 
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
 use muster_wire::bundle::SIGN_TAG;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::ready::{self, Listener};
 use super::record::{self, Record};
-use super::{DemoError, broker, fleet, node, process};
+use super::{DemoError, broker, fleet, node, process, virtual_nodes};
 use crate::broker::program;
 use crate::cli::demo::Up;
 use crate::clock;
@@ -23,7 +23,9 @@ use crate::organisation::{self, Kind, Order, Organisation, OrganisationError, Pl
 use crate::printer::{GOOD, Printer};
 
 /// How long all nodes together may take to be ready.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Most nodes that are processes.
+const MOST: u32 = 500;
 /// Most bytes of a log that are read for its end.
 const LOG_BYTES: u64 = 1024 * 1024;
 /// How many lines of a failed node's log are shown.
@@ -32,10 +34,13 @@ const LOG_LINES: usize = 15;
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A node that was started and is not ready yet.
-struct Starting {
-    name: Identity,
-    child: Child,
-    listener: Listener,
+pub struct Starting {
+    /// Who.
+    pub name: Identity,
+    /// Its process.
+    pub child: Child,
+    /// Where it reports.
+    pub listener: Listener,
 }
 
 /// Runs it.
@@ -45,6 +50,10 @@ pub async fn run(
     environment: &Environment,
     printer: &Printer,
 ) -> Result<Exit, Error> {
+    if !args.in_memory && args.nodes > MOST {
+        let (nodes, most) = (args.nodes, MOST);
+        return Err(DemoError::TooMany { nodes, most }.into());
+    }
     let server = program::find(environment)?;
     let daemon = find_daemon(environment)?;
     record::claim(&directory)?;
@@ -55,9 +64,14 @@ pub async fn run(
         process::stop(&record.nodes_first(), STOP_PATIENCE).await?;
         return Err(error.into());
     }
-    let (nodes, taken) = (record.nodes.len(), started.elapsed().as_secs_f64());
+    let (nodes, taken) = (args.nodes, started.elapsed().as_secs_f64());
+    let kind = if args.in_memory {
+        "virtual nodes"
+    } else {
+        "nodes"
+    };
     printer.say(format_args!(
-        "{GOOD}up{GOOD:#}: a broker and {nodes} nodes, in {taken:.1} s"
+        "{GOOD}up{GOOD:#}: a broker and {nodes} {kind}, in {taken:.1} s"
     ));
     printer.line(format_args!(
         "export {CONFIG}={}",
@@ -115,8 +129,19 @@ async fn raise(
     record.broker = Some(broker);
     organisation.declare_stores(1, clock::now()).await?;
     make_user(&organisation, directory)?;
+    if args.in_memory {
+        return virtual_nodes::run(
+            args.nodes,
+            daemon,
+            &organisation,
+            directory,
+            record,
+            printer,
+        )
+        .await;
+    }
     let mut nodes = start_nodes(
-        usize::from(args.nodes),
+        usize::try_from(args.nodes).unwrap_or(usize::MAX),
         daemon,
         &organisation,
         directory,
@@ -184,6 +209,7 @@ fn start_nodes(
         )?;
         record.nodes.push(record::Node {
             name: member.name.to_string(),
+            in_memory: None,
             process,
         });
         record.save(directory)?;
@@ -210,11 +236,19 @@ async fn await_node(
     if node.listener.ready(deadline, is_over).await {
         return Ok(());
     }
-    let (name, words) = (
-        node.name.to_string(),
-        log_tail(&log_of(directory, &node.name)),
-    );
-    Err(match ended {
+    Err(not_ready(node, ended, PATIENCE, directory))
+}
+
+/// Why a node is not ready: it has ended, or takes too long.
+pub fn not_ready(
+    node: &Starting,
+    ended: Option<ExitStatus>,
+    within: Duration,
+    directory: &Path,
+) -> DemoError {
+    let name = node.name.to_string();
+    let words = log_tail(&log_of(directory, &node.name));
+    match ended {
         Some(status) => DemoError::Ended {
             name,
             status,
@@ -222,13 +256,14 @@ async fn await_node(
         },
         None => DemoError::Late {
             name,
-            within: PATIENCE,
+            within,
             words,
         },
-    })
+    }
 }
 
-fn log_of(directory: &Path, name: &Identity) -> PathBuf {
+/// Where a node's log is.
+pub fn log_of(directory: &Path, name: &Identity) -> PathBuf {
     directory.join("log").join(format!("{name}.log"))
 }
 

@@ -1,4 +1,4 @@
-//! A machine that is only memory, for tests: files, scripted programs, a clock that stands still, failures on order.
+//! A machine that is only memory, for tests and for nodes that are not machines (`rpcd virtual`): files, scripted programs, a clock that stands still, failures on order.
 //!
 //! Keeps the same contract as the real one. A program that nobody scripted does not exist.
 

@@ -1,0 +1,43 @@
+//! The machine of a virtual node: a few files in memory, as on a fresh Linux, and no programs. Nothing that is done to it reaches the
+//! machine that we run on.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use muster_system::fake::FakeSystem;
+use muster_system::{Attributes, System};
+use muster_wire::identity::Identity;
+
+/// Says that its accounts are edited in their files; nothing is ever there.
+const ROOT: &str = "/nonexistent/virtual";
+
+const FILES: [(&str, &str, u32); 6] = [
+    ("/etc/passwd", "root:x:0:0:root:/root:/bin/bash\n", 0o644),
+    ("/etc/group", "root:x:0:\n", 0o644),
+    ("/etc/shadow", "root:*:19000:0:99999:7:::\n", 0o640),
+    ("/etc/gshadow", "root:*::\n", 0o640),
+    ("/etc/hosts", "127.0.0.1\tlocalhost\n", 0o644),
+    ("/etc/aliases", "postmaster: root\n", 0o644),
+];
+
+const DIRECTORIES: [&str; 6] = ["/etc/skel", "/home", "/root", "/run", "/tmp", "/var/lib"];
+
+/// A fresh one. Its clock stands still at this moment.
+pub(super) fn machine(name: &Identity) -> FakeSystem {
+    let system = FakeSystem::new().with_root(ROOT);
+    system.set_now(SystemTime::now());
+    for directory in DIRECTORIES {
+        system.dir(directory);
+    }
+    for (path, text, mode) in FILES {
+        system.file(path, text);
+        let attributes = Attributes {
+            mode: Some(mode),
+            ..Attributes::default()
+        };
+        // It was put there just now.
+        let _ = system.set_attributes(Path::new(path), &attributes);
+    }
+    system.file("/etc/hostname", format!("{name}\n"));
+    system
+}

@@ -1,0 +1,153 @@
+//! A demonstration's fleet: real daemons, each a process, on a broker that speaks TLS. As `rpc demo up` starts it.
+
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "what is measured are whole programs, which are waited for"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use muster_tests::nats_server;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::beside;
+
+/// A running one; ended with its owner.
+pub(crate) struct Demo {
+    directory: TempDir,
+    record: Value,
+}
+
+impl Demo {
+    /// Starts so many nodes, and returns when they are ready.
+    pub(crate) fn up(nodes: usize) -> Self {
+        let mut demo = Self {
+            directory: TempDir::new().unwrap(),
+            record: Value::Null,
+        };
+        let place = demo.place();
+        let up = demo
+            .rpc(&["demo", "up", "--nodes", &nodes.to_string(), "--dir"])
+            .arg(&place)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&up.stderr);
+        assert!(up.status.success(), "{said}");
+        let record = std::fs::read(place.join("demo.json")).unwrap();
+        demo.record = serde_json::from_slice(&record).unwrap();
+        demo
+    }
+
+    pub(crate) fn place(&self) -> PathBuf {
+        self.directory.path().join("fleet")
+    }
+
+    /// The command as the demonstration's user.
+    pub(crate) fn rpc(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(beside("rpc"));
+        let broker = nats_server::binary();
+        let tools = broker.parent().unwrap_or(Path::new(""));
+        let path = std::env::var("PATH").unwrap_or_default();
+        command
+            .args(words)
+            .env("RPC_CONFIG", self.place().join("rpc.toml"))
+            .env("RPCD", beside("rpcd"))
+            .env("HOME", self.directory.path())
+            .env("XDG_STATE_HOME", self.directory.path().join("state"))
+            .env_remove("XDG_CACHE_HOME")
+            .env("PATH", format!("{}:{path}", tools.display()))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// The broker's process.
+    pub(crate) fn broker(&self) -> u32 {
+        pid(self.record.pointer("/broker/pid"))
+    }
+
+    /// The nodes, by name, with their processes.
+    pub(crate) fn nodes(&self) -> Vec<(String, u32)> {
+        let nodes = self.record.pointer("/nodes").and_then(Value::as_array);
+        let node = |node: &Value| {
+            let name = node.pointer("/name").and_then(Value::as_str).unwrap();
+            (name.to_owned(), pid(node.pointer("/pid")))
+        };
+        nodes.unwrap().iter().map(node).collect()
+    }
+
+    /// Stops this node, and starts it again with every plugin that a node can have.
+    pub(crate) fn enable_everything(&self, node: &str) -> Everything {
+        let home = self.place().join("nodes").join(node);
+        let pid = self.nodes().into_iter().find(|(name, _)| name == node);
+        let (_, pid) = pid.unwrap();
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        let config = home.join("rpcd.toml");
+        let mut text = std::fs::read_to_string(&config).unwrap();
+        text.push_str(
+            "\n[plugins.shell]\nenabled = true\n\n[plugins.puppet]\nenabled = true\n\n[plugins.provision]\nenabled = true\n\n\
+             [plugins.puppetca]\nenabled = true\n",
+        );
+        std::fs::write(&config, text).unwrap();
+        let policy = "policy default allow\n";
+        std::fs::write(home.join("policies/default.policy"), policy).unwrap();
+        let log = home.join("everything.log");
+        let child = loop {
+            // The old one keeps its state's lock until it has left.
+            let mut child = Command::new(beside("rpcd"))
+                .arg("--config")
+                .arg(&config)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(std::fs::File::create(&log).unwrap())
+                .spawn()
+                .unwrap();
+            let ready = loop {
+                let said = std::fs::read_to_string(&log).unwrap();
+                if said.contains("ready") {
+                    break true;
+                }
+                if child.try_wait().unwrap().is_some() {
+                    assert!(said.contains("another rpcd is running"), "{said}");
+                    break false;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            };
+            if ready {
+                break child;
+            }
+        };
+        Everything(child)
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let place = self.place();
+        let _ = self.rpc(&["demo", "down", "--dir"]).arg(place).output();
+    }
+}
+
+/// A daemon with every plugin; ended with its owner.
+pub(crate) struct Everything(Child);
+
+impl Everything {
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Everything {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn pid(value: Option<&Value>) -> u32 {
+    u32::try_from(value.and_then(Value::as_u64).unwrap()).unwrap()
+}

@@ -1,0 +1,139 @@
+//! How long it takes to find the same nodes by each method, with the real command.
+
+#![expect(
+    clippy::disallowed_types,
+    reason = "what is measured are whole programs"
+)]
+
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::client::rpc;
+use crate::measure::millis;
+use crate::process::timed;
+use crate::report::{Figure, Section, Table, max, median, min};
+use crate::worker::{Part, Worker};
+
+const METHOD: &str = "Whole commands, `rpc find`, started one after the other in turns, process start included. A broadcast nobody knows the size \
+of ends when it has been quiet for a while (300 ms), which is nearly all of its time; a call of nodes that a list names waits for nobody. The \
+external program is a shell script that prints a list.";
+
+/// Measures in a fleet of this size.
+pub(crate) fn bench(nodes: usize, rounds: usize) -> Section {
+    let title = format!("Finding {nodes} nodes, {rounds} rounds");
+    let mut section = Section::of(title, METHOD);
+    eprintln!("{nodes} nodes to be found: connecting");
+    let worker = Worker::start(&Part::Muster {
+        nodes,
+        shared: None,
+    });
+    let home = worker.door().home.clone();
+    let files = Files::new(&home);
+    let (flat, inventory) = (
+        format!("file={}", files.list),
+        format!("file={}", files.inventory),
+    );
+    let external = format!("command={}", files.program);
+    let methods: [(&str, &[&str]); 7] = [
+        ("rpc --version", &["--version"]),
+        ("broadcast", &["find"]),
+        ("broadcast, with a filter", &["find", "-F", "country=de"]),
+        ("flat", &["find", "--dm", "flat", "--do", &flat]),
+        (
+            "inventory, with a filter",
+            &[
+                "find",
+                "-F",
+                "country=de",
+                "--dm",
+                "inventory",
+                "--do",
+                &inventory,
+            ],
+        ),
+        ("external", &["find", "--dm", "external", "--do", &external]),
+        ("stdin", &["find", "--dm", "stdin"]),
+    ];
+    let mut samples = vec![Vec::new(); methods.len()];
+    for round in 0..=rounds {
+        for ((name, words), samples) in methods.iter().zip(&mut samples) {
+            let took = match *name {
+                "stdin" => fed(rpc(&home, words), Path::new(&files.list)),
+                _ => timed(&mut rpc(&home, words)),
+            };
+            if round > 0 {
+                samples.push(millis(took));
+            }
+        }
+    }
+    let start = median(samples.first().unwrap());
+    let mut table = Table::new(["method", "median ms", "min", "max", "x rpc --version"]);
+    for ((name, _), samples) in methods.iter().zip(&samples) {
+        let middle = median(samples);
+        let numbers = [middle, min(samples), max(samples)].map(|ms| format!("{ms:.1}"));
+        let row = [(*name).to_owned()].into_iter().chain(numbers);
+        table
+            .rows
+            .push(row.chain([format!("{:.1}", middle / start)]).collect());
+        if *name != "rpc --version" {
+            let figure = Figure::ratio(
+                format!("find {nodes} by {name} x rpc --version"),
+                middle / start,
+            );
+            section.figures.push(figure.within(0.5));
+        }
+    }
+    section.tables.push(table);
+    section
+}
+
+/// What the methods read.
+struct Files {
+    list: String,
+    inventory: String,
+    program: String,
+}
+
+impl Files {
+    fn new(home: &Path) -> Self {
+        let path = |name: &str| home.join(name).display().to_string();
+        let files = Self {
+            list: path("list"),
+            inventory: path("fleet.json"),
+            program: path("found"),
+        };
+        timed(&mut rpc(home, &["inventory", "--export", &files.inventory]));
+        let found = rpc(home, &["find"]).output().unwrap();
+        assert!(found.status.success());
+        std::fs::write(&files.list, &found.stdout).unwrap();
+        let names = String::from_utf8(found.stdout).unwrap();
+        let names: Vec<&str> = names.lines().collect();
+        let answer = serde_json::json!({"protocol": "io.choria.choria.discovery.v1.external_reply", "nodes": names});
+        std::fs::write(home.join("answer.json"), answer.to_string()).unwrap();
+        let script = format!(
+            "#!/bin/sh\ncp {} \"$CHORIA_EXTERNAL_REPLY\"\n",
+            path("answer.json")
+        );
+        std::fs::write(&files.program, script).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&files.program, mode).unwrap();
+        files
+    }
+}
+
+/// The same as [`timed`], with a file on the standard input.
+fn fed(mut command: Command, input: &Path) -> Duration {
+    command
+        .stdin(File::open(input).unwrap())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let begun = Instant::now();
+    let output = command.output().unwrap();
+    let took = begun.elapsed();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}\n{said}");
+    took
+}
