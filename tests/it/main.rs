@@ -32,6 +32,7 @@ mod restarts;
 mod rollouts;
 mod runs;
 mod sealed;
+mod secrets;
 mod shaping;
 mod sources;
 mod stats;
