@@ -13,6 +13,7 @@ mod discovery;
 mod docs;
 mod doctor;
 mod external;
+mod floods;
 mod lifecycle;
 mod listen;
 mod longrun;
