@@ -1,9 +1,11 @@
 //! Which requests were seen already, so that none runs twice.
 //!
 //! Bounded, and honest about it: a full cache refuses the new rather than forgetting the old. It relies on a clock
-//! that is never set back by more than the skew.
+//! that is never set back by more than the skew. The last of the room is for callers who have taken little of it, so that one who
+//! asks without end, with long lives, does not make the node deaf to everybody else.
 
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry::Occupied;
 use std::collections::{BinaryHeap, HashMap};
 
 use uuid::Uuid;
@@ -19,6 +21,8 @@ pub const DEFAULT_CAPACITY: usize = 100_000;
 pub struct SeenCache {
     capacity: usize,
     seen: HashMap<Entry, Millis>,
+    /// How many of them each caller has; callers without any are not in it.
+    held: HashMap<[u8; 32], usize>,
     by_expiry: BinaryHeap<Reverse<(Millis, Entry)>>,
 }
 
@@ -50,6 +54,7 @@ impl SeenCache {
         Self {
             capacity,
             seen: HashMap::new(),
+            held: HashMap::new(),
             by_expiry: BinaryHeap::new(),
         }
     }
@@ -83,7 +88,7 @@ impl SeenCache {
         if self.seen.contains_key(&entry) {
             return Insertion::Seen;
         }
-        if self.seen.len() >= self.capacity {
+        if self.seen.len() >= self.room_for(caller) {
             let next = self
                 .by_expiry
                 .peek()
@@ -116,10 +121,27 @@ impl SeenCache {
             })
     }
 
+    /// How much of the capacity this caller may fill up to: all of it, or what is not kept for those who have taken little.
+    fn room_for(&self, caller: &[u8; 32]) -> usize {
+        /// One part in so many is kept.
+        const KEPT: usize = 8;
+        /// And one part in so many of the capacity is little.
+        const LITTLE: usize = 64;
+        let held = self.held.get(caller).copied().unwrap_or_default();
+        if held < (self.capacity / LITTLE).max(1) {
+            return self.capacity;
+        }
+        self.capacity - self.capacity / KEPT
+    }
+
     fn remember(&mut self, entry: Entry, expires: Millis) {
-        if self.seen.get(&entry).is_none_or(|known| expires > *known) {
+        let known = self.seen.get(&entry).copied();
+        if known.is_none_or(|known| expires > known) {
             self.seen.insert(entry, expires);
             self.by_expiry.push(Reverse((expires, entry)));
+        }
+        if known.is_none() {
+            *self.held.entry(entry.0).or_default() += 1;
         }
     }
 
@@ -131,6 +153,12 @@ impl SeenCache {
             // A journal may have held the entry twice; its later end counts.
             if self.seen.get(entry).is_some_and(|last| last <= expires) {
                 self.seen.remove(entry);
+                if let Occupied(mut held) = self.held.entry(entry.0) {
+                    *held.get_mut() -= 1;
+                    if *held.get() == 0 {
+                        held.remove();
+                    }
+                }
             }
             self.by_expiry.pop();
         }
