@@ -21,6 +21,7 @@ mod misbehaving;
 mod monitoring;
 mod moving;
 mod newcomers;
+mod packaging;
 mod parity;
 mod permits;
 mod policies;
