@@ -39,5 +39,6 @@ mod shaping;
 mod sources;
 mod stats;
 mod statuses;
+mod supply;
 mod timeouts;
 mod trust;
