@@ -5,7 +5,7 @@ TOOLS := $(CURDIR)/target/tools
 export PATH := $(TOOLS):$(HOME)/.cargo/bin:$(PATH)
 export CARGO_TERM_COLOR ?= never
 
-.PHONY: help demo demo-provision test check fmt lint unit doc deny tools puppet parity bench bench-permits bench-gate bench-baseline bench-programs faults fuzz install clean
+.PHONY: help demo demo-provision test check fmt lint unit doc deny audit sbom tools puppet parity bench bench-permits bench-gate bench-baseline bench-programs faults fuzz install clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -37,6 +37,12 @@ doc: ## documentation without broken links
 
 deny: tools ## licences, sources and banned crates
 	cargo deny --offline --locked check bans licenses sources
+
+audit: tools ## known advisories, from a database that is on this machine already (exit code 3: there is none)
+	@tools/audit
+
+sbom: ## what rpc and rpcd are made of, as CycloneDX: target/sbom.cdx.json
+	@tools/sbom target/sbom.cdx.json
 
 tools: ## fetch nats-server, cargo-nextest and cargo-deny if they are missing
 	@tools/fetch $(TOOLS)
@@ -83,6 +89,7 @@ install: ## rpc and rpcd, manual pages and completions, below DESTDIR and PREFIX
 	target/release/rpc completion zsh > $(DESTDIR)$(or $(PREFIX),/usr/local)/share/zsh/site-functions/_rpc
 	target/release/rpc completion fish > $(DESTDIR)$(or $(PREFIX),/usr/local)/share/fish/vendor_completions.d/rpc.fish
 	install -D -m 0644 packaging/rpcd.service $(DESTDIR)/usr/lib/systemd/system/rpcd.service
+	install -D -m 0644 packaging/rpcd.service.d/observe.conf $(DESTDIR)$(or $(PREFIX),/usr/local)/share/muster/rpcd.service.d/observe.conf
 
 clean: ## remove what was built
 	cargo clean

@@ -2,8 +2,9 @@
 //!
 //! Everything that can be wrong with a node's set-up is found here, before anything is connected.
 
-use std::fs::{File, TryLockError};
-use std::io;
+use std::fs::{DirBuilder, File, Permissions, TryLockError};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +16,9 @@ use muster_api::{AgentError, DataError, Level};
 use muster_bus::{BusError, Options, Secret, Server};
 use muster_host::RegistryError;
 use muster_puppet::Resident;
+use muster_secret::{Keeper, SecretFileError};
 use muster_wire::identity::{Identity, NameError};
+use muster_wire::limits;
 use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
 use muster_wire::subject;
@@ -25,7 +28,7 @@ use crate::agents::{self, Desks};
 use crate::audit::{self, AuditError, AuditLog};
 use crate::classes::Classes;
 use crate::clock::Clock;
-use crate::config::{Config, SecretFileError, check_secret_file};
+use crate::config::Config;
 use crate::core::{Authority, Core, Parts};
 use crate::facts::{Cloud, FactStore, Machines, Sources};
 use crate::newcomer::{self, NewcomerError};
@@ -256,7 +259,8 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
 /// Makes the state directory, and keeps every other daemon out of it: two would forget each other's seen requests. Waits for a moment
 /// for one that was killed: a program that it was just starting holds the lock until it has begun.
 pub async fn possess(state: &Path) -> Result<File, AssembleError> {
-    std::fs::create_dir_all(state).map_err(|source| AssembleError::Directory {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(state);
+    made.map_err(|source| AssembleError::Directory {
         path: state.to_owned(),
         source,
     })?;
@@ -268,7 +272,11 @@ pub async fn possess(state: &Path) -> Result<File, AssembleError> {
     let file = File::options()
         .create(true)
         .append(true)
+        .mode(0o600)
         .open(&path)
+        .map_err(failed)?;
+    // Whoever can open it can hold it, and keep the daemon from starting. An older one may have been open to all.
+    file.set_permissions(Permissions::from_mode(0o600))
         .map_err(failed)?;
     let latest = Instant::now() + OUTLIVED;
     loop {
@@ -361,12 +369,11 @@ fn signer(config: &Config) -> Result<Signer, AssembleError> {
 
 /// Whose credentials these are. Those that others could read are refused.
 pub(crate) fn signer_of(path: &Path) -> Result<Signer, AssembleError> {
-    check_secret_file(path)?;
-    let creds =
-        Creds::parse(&read("credentials", path)?).map_err(|source| AssembleError::Creds {
-            path: path.to_owned(),
-            source,
-        })?;
+    let text = muster_secret::read(path, Keeper::Daemon, Creds::FILE_BYTES)?;
+    let creds = Creds::parse(&text).map_err(|source| AssembleError::Creds {
+        path: path.to_owned(),
+        source,
+    })?;
     Signer::new(creds).map_err(|source| AssembleError::Name {
         path: path.to_owned(),
         source,
@@ -376,7 +383,7 @@ pub(crate) fn signer_of(path: &Path) -> Result<Signer, AssembleError> {
 /// The account token that was configured, or the one that was announced later, whichever is newer.
 fn trust(config: &Config) -> Result<Trust, AssembleError> {
     let configured = trust_in(config, &config.trust.account)?;
-    let Ok(kept) = std::fs::read_to_string(kept_trust(config)) else {
+    let Ok(kept) = read("the account's token", &kept_trust(config)) else {
         return Ok(configured);
     };
     Ok(configured.update(kept.trim()).unwrap_or(configured))
@@ -424,8 +431,20 @@ pub fn secret(signer: &Signer) -> Secret {
     })
 }
 
-pub(crate) fn read(what: &'static str, path: &Path) -> Result<String, AssembleError> {
-    std::fs::read_to_string(path).map_err(|source| AssembleError::Read {
+/// Reads a file that is no secret and no longer than a token.
+fn read(what: &'static str, path: &Path) -> Result<String, AssembleError> {
+    let read = || {
+        let mut text = String::new();
+        let limit = limits::TOKEN_BYTES as u64;
+        let length = File::open(path)?
+            .take(limit + 1)
+            .read_to_string(&mut text)?;
+        if length as u64 > limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(text)
+    };
+    read().map_err(|source| AssembleError::Read {
         what,
         path: path.to_owned(),
         source,

@@ -5,9 +5,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use muster_api::system::System;
-use muster_api::{AgentInfo, AgentProblem, Data, Finding, Node, RunningRequest, Stats};
+use muster_api::{AgentInfo, AgentProblem, Data, Finding, Node, RunningRequest, Stats, Throttle};
 use muster_ddl::Ddl;
 use muster_host::{Registry, Running};
 use muster_wire::Millis;
@@ -30,6 +31,9 @@ use crate::lookup::Gate;
 use crate::metrics::tally::Tallies;
 use crate::newcomer;
 use crate::seen::Seen;
+
+/// Between two lines of the log about messages that are nobody's.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// A value that is read by many and replaced as a whole.
 #[derive(Debug)]
@@ -134,6 +138,8 @@ pub struct Core {
     pub(crate) system: Arc<dyn System>,
     pub(crate) seen: Seen,
     pub(crate) audit: Arc<AuditLog>,
+    /// Lines about messages that are nobody's: whoever can publish can cause them.
+    pub(crate) strangers: Throttle,
     pub(crate) counters: Counters,
     pub(crate) tallies: Tallies,
     pub(crate) running: Running,
@@ -169,6 +175,7 @@ impl Core {
             system: parts.system,
             seen: parts.seen,
             audit: parts.audit,
+            strangers: Throttle::new(QUIET),
             counters: Counters::default(),
             tallies: Tallies::default(),
             running: Running::default(),

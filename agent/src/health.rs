@@ -8,12 +8,13 @@ use std::sync::{Mutex, PoisonError};
 use muster_api::{AgentProblem, Finding, Level, Node as _};
 use muster_host::external::enforced;
 use muster_host::sandbox::kernel_confines;
+use muster_secret::Keeper;
 use muster_wire::Millis;
 use nix::sys::statvfs::statvfs;
 
 use crate::agents::external_options;
 use crate::audit::Condition;
-use crate::config::{Config, check_secret_file};
+use crate::config::Config;
 use crate::core::Core;
 
 /// A disk with less of its space left, in hundredths, is told of.
@@ -139,7 +140,7 @@ fn own_token(core: &Core) -> Option<Finding> {
 }
 
 fn secrets(config: &Config) -> Option<Finding> {
-    let error = check_secret_file(&config.broker.credentials).err()?;
+    let error = muster_secret::check(&config.broker.credentials, Keeper::Daemon).err()?;
     Some(Finding {
         check: "credentials",
         level: Level::Error,

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use muster_bus::BusError;
+use muster_secret::SecretFileError;
 use muster_wire::identity::NameError;
 use muster_wire::sign::SealError;
 use muster_wire::token::{CredsError, TokenError};
@@ -22,14 +23,9 @@ pub enum ClientError {
         #[source]
         source: io::Error,
     },
-    /// A secret that others could read.
-    #[error("{} holds a secret and may be read by others (mode {mode:04o}); run `chmod 600` on it", path.display())]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
+    /// A secret that cannot be read, or that others could read too.
+    #[error(transparent)]
+    Secret(#[from] SecretFileError),
     /// The credentials are none.
     #[error("the credentials in {} cannot be used", path.display())]
     Creds {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use muster_secret::Keeper;
 use muster_wire::approval::{
     Approval, ApprovalError, Approved, Inputs, OpenProposal, Proposal, encode, open_approval,
     open_proposal,
@@ -98,24 +99,7 @@ impl Person {
 
 /// Reads the credentials of whoever signs. Those that others could read are refused.
 pub fn signer(path: &Path) -> Result<Signer, ClientError> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let failed = |source| ClientError::Read {
-        what: "credentials",
-        path: path.to_owned(),
-        source,
-    };
-    let mode = std::fs::metadata(path)
-        .map_err(failed)?
-        .permissions()
-        .mode()
-        & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(ClientError::Exposed {
-            path: path.to_owned(),
-            mode,
-        });
-    }
-    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let text = muster_secret::read(path, Keeper::Person, Creds::FILE_BYTES)?;
     let creds = Creds::parse(&text).map_err(|source| ClientError::Creds {
         path: path.to_owned(),
         source,

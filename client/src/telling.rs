@@ -28,7 +28,8 @@ impl Telling {
     /// comes late all the same is counted as lost when its successor comes, and not told after it.
     pub(crate) fn hear(&mut self, progress: Progress) -> Option<Tale> {
         let told = self.0.entry(progress.sender.clone()).or_default();
-        let lost = progress.seq.checked_sub(told.messages + 1)?;
+        // Both numbers are a node's word, up to the largest there is.
+        let lost = progress.seq.checked_sub(told.messages)?.checked_sub(1)?;
         let dropped = progress.dropped.saturating_sub(told.dropped);
         *told = Told {
             messages: progress.seq,
@@ -113,5 +114,26 @@ mod tests {
             telling.end(&"c".parse().unwrap(), said(1, 0)),
             Some(tale("c", None, 1, 0))
         );
+    }
+
+    #[test]
+    fn the_largest_numbers_that_a_node_can_say_are_numbers() {
+        let mut telling = Telling::default();
+        let first = telling.hear(progress("web1", u64::MAX, u64::MAX));
+        assert_eq!(
+            first,
+            Some(Tale {
+                events: vec![json!(u64::MAX)],
+                ..tale("web1", None, u64::MAX - 1, u64::MAX)
+            })
+        );
+        for seq in [0, 1, u64::MAX] {
+            assert_eq!(telling.hear(progress("web1", seq, 0)), None, "{seq}");
+        }
+        let said = Told {
+            messages: 0,
+            dropped: 0,
+        };
+        assert_eq!(telling.end(&"web1".parse().unwrap(), said), None);
     }
 }

@@ -92,6 +92,11 @@ fn every_room_keeps_the_shared_lints() {
 fn only_the_bus_speaks_nats_and_only_the_doors_start_processes() {
     let home = [
         ("async_nats::", &["wire/bus/src/", "tests/"][..]),
+        // Who may read a secret's file is judged in one place.
+        (
+            "0o077",
+            &["wire/secret/", "tests/", "plugins/engine/system/tests/"][..],
+        ),
         (
             "process::Command",
             &[

@@ -105,7 +105,10 @@ async fn trouble_on_this_side_is_told_apart() {
     let output = open.run(&["doctor", "-j"]).await;
     assert_eq!(output.status.code(), Some(1));
     let found = findings(&output, "credentials");
-    assert!(found[0].contains("may be read by others"), "{found:?}");
+    assert!(
+        found[0].contains("is open to others (mode 0644); run `chmod 600 "),
+        "{found:?}"
+    );
 
     let gone = organisation.caller("gone");
     organisation.revoke(&gone);

@@ -156,7 +156,11 @@ impl PuppetCa {
         ] {
             let (certificate, key) = books.own(name, others, rights);
             std::fs::write(directory.path().join(format!("{name}.pem")), certificate).unwrap();
-            std::fs::write(directory.path().join(format!("{name}.key")), key).unwrap();
+            let path = directory.path().join(format!("{name}.key"));
+            std::fs::write(&path, key).unwrap();
+            // As Puppet makes them.
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o640);
+            std::fs::set_permissions(&path, mode).unwrap();
         }
         std::fs::write(directory.path().join("ca.pem"), &books.ca).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

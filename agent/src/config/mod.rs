@@ -9,7 +9,6 @@ mod error;
 mod keys;
 mod read;
 mod report;
-mod secret;
 mod settings;
 mod values;
 
@@ -23,7 +22,6 @@ use muster_wire::identity::Name;
 use serde_json::Value;
 
 pub use error::{ConfigError, Fault, Warning};
-pub use secret::{SecretFileError, check_secret_file};
 pub use settings::Origin;
 pub use values::{
     AgentLimits, Audit, Broker, Drain, Facts, Limits, Log, LogFormat, Metrics, Paths, Policy,

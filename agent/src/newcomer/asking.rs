@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_bus::{Backoff, Bus, Message, Options, Server};
+use muster_secret::Keeper;
 use muster_system::System;
 use muster_system::error::chain;
 use muster_system::real::RealSystem;
@@ -21,7 +22,7 @@ use super::home::{self, Home, Wish};
 use super::{NewcomerError, configured_name};
 use crate::assemble;
 use crate::clock::Clock;
-use crate::config::{Config, check_secret_file};
+use crate::config::Config;
 use crate::facts::{self, Machines};
 
 /// Between two attempts that came to nothing. The first is at once; what comes after is spread, as hundreds start together.
@@ -56,8 +57,7 @@ pub(super) struct Bootstrap {
 impl Bootstrap {
     /// Reads the files that the configuration names.
     pub(super) fn read(config: &Config, path: &Path) -> Result<Self, NewcomerError> {
-        check_secret_file(path)?;
-        let text = home::read("the bootstrap credentials", path)?;
+        let text = muster_secret::read(path, Keeper::Daemon, Creds::FILE_BYTES)?;
         let creds = Creds::parse(&text).map_err(|source| NewcomerError::Creds {
             path: path.to_owned(),
             source,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use muster_secret::Keeper;
 use muster_system::StateDir;
 use muster_wire::enrol::Welcome;
 use muster_wire::identity::{Identity, Name};
@@ -13,7 +14,6 @@ use zeroize::Zeroizing;
 
 use super::NewcomerError;
 use crate::clock::Clock;
-use crate::config::check_secret_file;
 
 /// Who it wants to be, with its key. Secret.
 const WISH: &str = "newcomer.json";
@@ -96,8 +96,9 @@ impl Home {
 
     /// Whether it was enrolled, and the credentials that it got are still good as far as their time goes. Others are not judged here.
     pub fn has_credentials(&self) -> bool {
-        let Ok(text) = std::fs::read_to_string(self.credentials()) else {
-            return self.credentials().exists();
+        let path = self.credentials();
+        let Ok(text) = muster_secret::read(&path, Keeper::Daemon, Creds::FILE_BYTES) else {
+            return path.exists();
         };
         let over = |creds: &Creds| {
             let ends = creds.claims().exp;
@@ -126,16 +127,19 @@ impl Home {
         found: &Identity,
     ) -> Result<Wish, NewcomerError> {
         let path = self.directory.join(WISH);
-        let Some(bytes) = self.state()?.read(WISH, FILE_BYTES)?.map(Zeroizing::new) else {
-            let wish = Wish {
-                identity: configured.unwrap_or(found).clone(),
-                key: KeyPair::generate(KeyKind::User)?,
-            };
-            self.keep(&wish)?;
-            return Ok(wish);
+        let text = match muster_secret::read(&path, Keeper::Daemon, FILE_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.is_missing() => {
+                let wish = Wish {
+                    identity: configured.unwrap_or(found).clone(),
+                    key: KeyPair::generate(KeyKind::User)?,
+                };
+                self.keep(&wish)?;
+                return Ok(wish);
+            }
+            Err(error) => return Err(error.into()),
         };
-        check_secret_file(&path)?;
-        let read: WishRead = serde_json::from_slice(&bytes).map_err(damaged(&path))?;
+        let read: WishRead = serde_json::from_str(&text).map_err(damaged(&path))?;
         let seed = Zeroizing::new(read.seed);
         let key = KeyPair::from_seed(&seed).map_err(damaged(&path))?;
         let wish = Wish {

@@ -16,6 +16,7 @@ mod home;
 use std::path::{Path, PathBuf};
 
 use muster_bus::BusError;
+use muster_secret::SecretFileError;
 use muster_system::SystemError;
 use muster_wire::enrol::Refused;
 use muster_wire::identity::{Identity, NameError};
@@ -23,7 +24,7 @@ use muster_wire::sign::SealError;
 use muster_wire::token::{CredsError, KeyError, TokenError};
 use tokio::sync::Notify;
 
-use crate::config::{Config, SecretFileError};
+use crate::config::Config;
 
 pub use home::{Enrolled, Home};
 

@@ -1,5 +1,7 @@
 //! Stage 2: who really sent it. Nothing is believed, and nobody answered, before this.
 
+use std::time::Instant;
+
 use muster_api::system::error::chain;
 use muster_wire::sign::open_request;
 use muster_wire::subject::{Address, inbox_prefix};
@@ -22,7 +24,12 @@ pub(super) fn open(core: &Core, incoming: &Incoming, address: &Address) -> Resul
     let opened = opened.map_err(|refusal| {
         core.counters.unvalidated.count();
         core.tallies.refused(StageName::Verify, refusal.word());
-        tracing::warn!(subject = %incoming.subject, why = %chain(&refusal), "refused a message");
+        let (subject, why) = (&incoming.subject, chain(&refusal));
+        if let Some(untold) = core.strangers.admit(Instant::now()) {
+            tracing::warn!(%subject, %why, untold, "refused a message");
+        } else {
+            tracing::debug!(%subject, %why, "refused a message");
+        }
         core.audit.refuse(refusal.word(), Some(&incoming.subject));
         Unproven
     })?;

@@ -44,6 +44,7 @@ mod finding;
 mod node;
 pub mod progress;
 pub mod testing;
+mod throttle;
 
 pub use action::{Action, Answer, Handler};
 pub use agent::{Agent, AgentBuilder, AgentError};
@@ -55,3 +56,4 @@ pub use muster_ddl as ddl;
 pub use muster_system as system;
 pub use muster_wire as wire;
 pub use node::{AgentInfo, AgentProblem, Node, RunningRequest, Stats};
+pub use throttle::Throttle;

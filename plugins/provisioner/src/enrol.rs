@@ -2,7 +2,9 @@
 //! in is provisioned like any other node. Names and uses are kept beside the nodes, where every host of the service sees them.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
+use muster_api::Throttle;
 use muster_api::wire::enrol::{Claimed, Enroller, Entry, Handled, Outcome, Roll};
 use muster_api::wire::identity::Identity;
 use muster_api::wire::stores::PROVISION;
@@ -18,6 +20,8 @@ use crate::record::{Record, State};
 use crate::service::now;
 use crate::store::{RecordError, Store};
 
+/// Between two lines of the log about wishes that are nobody's.
+const QUIET: Duration = Duration::from_secs(10);
 /// How often a change is tried that other hosts make, too.
 const TRIES: u32 = 50;
 
@@ -41,12 +45,18 @@ pub struct NewcomersOptions {
 pub struct Newcomers {
     bus: Bus,
     enroller: Enroller<KeptRoll>,
+    /// Lines about wishes that are nobody's: whoever has a bootstrap token can cause them.
+    strangers: Throttle,
 }
 
 impl Newcomers {
     /// A door in this connection to the newcomers' account.
     pub fn new(bus: Bus, enroller: Enroller<KeptRoll>) -> Self {
-        Self { bus, enroller }
+        Self {
+            bus,
+            enroller,
+            strangers: Throttle::new(QUIET),
+        }
     }
 
     /// Hears wishes, one after the other, until the connection is gone.
@@ -94,7 +104,9 @@ impl Newcomers {
                 bytes,
             }) => (wish, outcome, bytes),
             Ok(Handled::Ignored(error)) => {
-                tracing::warn!(%error, "a newcomer is not believed");
+                if let Some(untold) = self.strangers.admit(Instant::now()) {
+                    tracing::warn!(%error, untold, "a newcomer is not believed");
+                }
                 return Ok(());
             }
             Err(error) => {

@@ -12,6 +12,8 @@ use lettre::message::header::ContentType;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{SmtpTransport, Transport as _};
 use muster_api::system::System;
+use muster_api::system::error::chain;
+use muster_secret::Keeper;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -96,7 +98,7 @@ pub async fn send(
             url,
             token_file,
             ca,
-        } => post(url, token_file.as_deref(), ca.as_deref(), &message),
+        } => post(url.as_str(), token_file.as_deref(), ca.as_deref(), &message),
         Channel::Smtp { server, from, to } => mail(server, from, to, &message),
         Channel::Command { .. } => Ok(()),
     });
@@ -129,7 +131,8 @@ fn post(
         .header("content-type", "application/json")
         .header("idempotency-key", message.id.to_string());
     if let Some(path) = token_file {
-        let token = secret(path)?;
+        let token =
+            muster_secret::read(path, Keeper::Daemon, TOKEN).map_err(|error| chain(&error))?;
         request = request.header("authorization", format!("Bearer {}", token.trim()));
     }
     let body = message.document.to_string();
@@ -198,20 +201,38 @@ fn mail(server: &str, from: &str, to: &[String], message: &Message) -> Result<()
         .map_err(|error| format!("{server}: {error}"))
 }
 
-/// A secret in a file that nobody else may read.
-fn secret(path: &Path) -> Result<String, String> {
-    use std::io::Read as _;
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::net::TcpListener;
     use std::os::unix::fs::PermissionsExt as _;
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(format!(
-            "{} may be read by others ({mode:o})",
-            path.display()
-        ));
+
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::{Message, post};
+    use crate::options::Occasion;
+
+    #[test]
+    fn a_token_that_others_can_read_is_not_sent() {
+        let scratch = tempfile::tempdir().unwrap();
+        let token = scratch.path().join("token");
+        write(&token, "hush").unwrap();
+        let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        let url = format!("http://{}/", receiver.local_addr().unwrap());
+        let message = Message {
+            id: Uuid::now_v7(),
+            occasion: Occasion::Failed,
+            document: json!({}),
+        };
+        for mode in [0o640, 0o604, 0o666] {
+            set_permissions(&token, Permissions::from_mode(mode)).unwrap();
+            let refused = post(&url, Some(&token), None, &message).unwrap_err();
+            assert!(refused.contains(&format!("(mode {mode:04o})")), "{refused}");
+            assert!(refused.contains("run `chmod 600 "), "{refused}");
+            assert!(!refused.contains("hush"), "{refused}");
+        }
+        assert!(receiver.accept().is_err(), "somebody was told");
     }
-    let mut text = String::new();
-    file.take(TOKEN).read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
 }

@@ -195,6 +195,54 @@ impl Occasion {
     }
 }
 
+/// Where a webhook is: `https`, or `http` on this machine. What is told names nodes, and a token may go with it: neither travels in clear.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct WebhookUrl(String);
+
+/// A text that is no address of a webhook. It is not repeated: a password may be in it.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a webhook's `url` is https://HOST..., or http:// on this machine's loopback, without a user or password in it"
+)]
+pub struct NoWebhook;
+
+impl WebhookUrl {
+    /// The address.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for WebhookUrl {
+    type Error = NoWebhook;
+
+    fn try_from(text: String) -> Result<Self, NoWebhook> {
+        let (scheme, rest) = text.split_once("://").ok_or(NoWebhook)?;
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\';
+        let good = match scheme {
+            "https" => true,
+            "http" => is_loopback(authority),
+            _ => false,
+        };
+        if !good || authority.is_empty() || authority.contains('@') || text.contains(odd) {
+            return Err(NoWebhook);
+        }
+        Ok(Self(text))
+    }
+}
+
+fn is_loopback(authority: &str) -> bool {
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// A way to tell somebody.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
@@ -202,7 +250,7 @@ pub enum Channel {
     /// A document, posted to a URL.
     Webhook {
         /// Where to.
-        url: String,
+        url: WebhookUrl,
         /// A file with a secret that goes as a bearer token.
         #[serde(default)]
         token_file: Option<PathBuf>,

@@ -148,6 +148,34 @@ fn what_cannot_be_done_in_that_order_is_refused() {
     assert_eq!(read(hook(json!({}))).unwrap().notify.len(), 1);
 }
 
+#[test]
+fn a_webhook_is_told_over_tls_or_on_this_machine() {
+    let read = |url: &str| {
+        let target = json!({ "name": "hook", "kind": "webhook", "url": url });
+        serde_json::from_value::<Options>(json!({ "notify": [target] }))
+            .map_err(|error| error.to_string())
+    };
+    for (url, good) in [
+        ("https://hooks.example.net/a?b=c", true),
+        ("http://127.0.0.1:8080/", true),
+        ("http://[::1]:8080/", true),
+        ("http://localhost", true),
+        ("http://hooks.example.net/", false),
+        ("http://127.0.0.1.example.net/", false),
+        ("http://localhost@example.net/", false),
+        ("https://rip:hush@example.net/", false),
+        ("https:///nobody", false),
+        ("https://example.net/a b", false),
+        ("file:///etc/passwd", false),
+        ("example.net", false),
+    ] {
+        match read(url) {
+            Ok(_) => assert!(good, "{url}"),
+            Err(told) => assert!(!good && !told.contains("hush"), "{url}: {told}"),
+        }
+    }
+}
+
 fn master(name: &str, facts: Value) -> Master {
     let Value::Object(facts) = facts else {
         panic!("facts are an object");

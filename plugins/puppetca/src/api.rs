@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_certificate::LARGEST;
+use muster_secret::Keeper;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use ureq::http::Response;
@@ -42,8 +43,9 @@ impl Api {
         })?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let chain = certificates(&options.cert)?;
+        let key = muster_secret::read(&options.key, Keeper::Puppet, MAX_PEM)?;
         // The parser's own words could quote what it read.
-        let key = PrivateKey::from_pem(pem(&options.key)?.as_bytes())
+        let key = PrivateKey::from_pem(key.as_bytes())
             .map_err(|_| unusable(&options.key, "it holds no private key in PEM form"))?;
         let tls = TlsConfig::builder()
             .provider(TlsProvider::Rustls)
@@ -256,7 +258,40 @@ fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, CaError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{base, printable};
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::Duration;
+
+    use super::{Api, base, printable};
+    use crate::authority::CaError;
+    use crate::options::Options;
+
+    #[test]
+    fn a_key_that_everybody_can_read_is_not_used() {
+        let scratch = tempfile::tempdir().unwrap();
+        let own = rcgen::generate_simple_self_signed(vec!["puppet".to_owned()]).unwrap();
+        let [cert, key] = ["own.pem", "own.key"].map(|name| scratch.path().join(name));
+        write(&cert, own.cert.pem()).unwrap();
+        write(&key, own.signing_key.serialize_pem()).unwrap();
+        let options = Options {
+            ca: cert.clone(),
+            cert,
+            key: key.clone(),
+            ..Options::default()
+        };
+        for (mode, good) in [(0o600, true), (0o640, true), (0o644, false), (0o660, false)] {
+            set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+            match Api::connect(&options, Duration::from_secs(1)) {
+                Ok(_) => assert!(good, "{mode:o}"),
+                Err(CaError::Secret(refused)) => {
+                    assert!(!good, "{mode:o}");
+                    let told = refused.to_string();
+                    assert!(told.contains("run `chmod 640 "), "{told}");
+                }
+                Err(other) => panic!("{mode:o}: {other}"),
+            }
+        }
+    }
 
     #[test]
     fn addresses_are_encrypted_and_nothing_but_addresses() {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use muster_api::ActionError;
 use muster_api::system::SystemError;
 use muster_api::system::error::chain;
+use muster_secret::SecretFileError;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -181,6 +182,9 @@ pub(crate) enum CaError {
         #[source]
         source: io::Error,
     },
+    /// Our key cannot be read, or others could read it too.
+    #[error(transparent)]
+    Secret(#[from] SecretFileError),
     /// A certificate or key cannot be used.
     #[error("cannot use {}: {problem}", path.display())]
     Pem { path: PathBuf, problem: String },

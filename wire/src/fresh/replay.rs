@@ -1,9 +1,11 @@
 //! Which requests were seen already, so that none runs twice.
 //!
-//! Bounded, and honest about it: a full cache refuses the new rather than forgetting the old. Nothing is forgotten because somebody set
-//! the clock: a request must be over by the wall clock, and its time must also have gone by on a clock that nobody can set.
+//! Bounded, and honest about it: a full cache refuses the new rather than forgetting the old. It relies on a clock
+//! that is never set back by more than the skew. The last of the room is for callers who have taken little of it, so that one who
+//! asks without end, with long lives, does not make the node deaf to everybody else.
 
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry::Occupied;
 use std::collections::{BinaryHeap, HashMap};
 
 use uuid::Uuid;
@@ -33,7 +35,13 @@ pub struct Now {
 #[derive(Debug)]
 pub struct SeenCache {
     capacity: usize,
+<<<<<<< HEAD
     seen: HashMap<Entry, Life>,
+=======
+    seen: HashMap<Entry, Millis>,
+    /// How many of them each caller has; callers without any are not in it.
+    held: HashMap<[u8; 32], usize>,
+>>>>>>> h
     by_expiry: BinaryHeap<Reverse<(Millis, Entry)>>,
 }
 
@@ -72,6 +80,7 @@ impl SeenCache {
         Self {
             capacity,
             seen: HashMap::new(),
+            held: HashMap::new(),
             by_expiry: BinaryHeap::new(),
         }
     }
@@ -113,7 +122,7 @@ impl SeenCache {
         if self.seen.contains_key(&entry) {
             return Insertion::Seen;
         }
-        if self.seen.len() >= self.capacity {
+        if self.seen.len() >= self.room_for(caller) {
             let next = self
                 .by_expiry
                 .peek()
@@ -144,11 +153,35 @@ impl SeenCache {
         })
     }
 
+<<<<<<< HEAD
     fn remember(&mut self, entry: Entry, life: Life) {
         let known = self.seen.get(&entry);
         if known.is_none_or(|known| life.wall > known.wall) {
             self.seen.insert(entry, life);
             self.by_expiry.push(Reverse((life.wall, entry)));
+=======
+    /// How much of the capacity this caller may fill up to: all of it, or what is not kept for those who have taken little.
+    fn room_for(&self, caller: &[u8; 32]) -> usize {
+        /// One part in so many is kept.
+        const KEPT: usize = 8;
+        /// And one part in so many of the capacity is little.
+        const LITTLE: usize = 64;
+        let held = self.held.get(caller).copied().unwrap_or_default();
+        if held < (self.capacity / LITTLE).max(1) {
+            return self.capacity;
+        }
+        self.capacity - self.capacity / KEPT
+    }
+
+    fn remember(&mut self, entry: Entry, expires: Millis) {
+        let known = self.seen.get(&entry).copied();
+        if known.is_none_or(|known| expires > known) {
+            self.seen.insert(entry, expires);
+            self.by_expiry.push(Reverse((expires, entry)));
+>>>>>>> h
+        }
+        if known.is_none() {
+            *self.held.entry(entry.0).or_default() += 1;
         }
     }
 
@@ -166,6 +199,12 @@ impl SeenCache {
                     return;
                 }
                 self.seen.remove(entry);
+                if let Occupied(mut held) = self.held.entry(entry.0) {
+                    *held.get_mut() -= 1;
+                    if *held.get() == 0 {
+                        held.remove();
+                    }
+                }
             }
             self.by_expiry.pop();
         }

@@ -61,6 +61,9 @@ pub enum CredsError {
 }
 
 impl Creds {
+    /// Longest file that can hold credentials, in bytes.
+    pub const FILE_BYTES: u64 = TEXT_BYTES as u64;
+
     /// Puts a token and its key together. The token's own signature is not verified here: broker and peers do that.
     pub fn new(jwt: &str, key: KeyPair) -> Result<Self, CredsError> {
         let decoded = decode::<User>(jwt).map_err(CredsError::Token)?;

@@ -168,6 +168,48 @@ fn a_restart_with_a_wrong_clock_forgets_nothing_before_it_is_put_right() {
     assert!(SeenCache::restore([record(1)], 9, start).is_empty());
 }
 
+#[test]
+fn one_caller_cannot_use_up_the_room_of_all() {
+    let mut cache = SeenCache::new(1024);
+    let ids = || (0_u128..).map(Uuid::from_u128);
+    let day = 24 * 60 * 60 * 1000;
+    let taken = |cache: &mut SeenCache, caller: u8, most: usize| {
+        let fresh = |id: &Uuid| cache.insert(&[caller; 32], *id, day, at(0)) == Insertion::Fresh;
+        ids().take(most).take_while(fresh).count()
+    };
+    // One who asks without end gets seven parts of eight, and no more by trying again.
+    assert_eq!(taken(&mut cache, 1, 5000), 896);
+    let more = cache.insert(&[1; 32], Uuid::from_u128(9999), day, at(0));
+    assert!(matches!(more, Insertion::Full { .. }));
+    // Everybody else is still heard, each for as much as is little.
+    for caller in 2..10 {
+        assert_eq!(taken(&mut cache, caller, 5000), 16, "{caller}");
+    }
+    assert_eq!(cache.len(), 1024);
+    // Nothing is lost of what was promised, and all of it is given back.
+    assert_eq!(
+        cache.insert(&[1; 32], Uuid::from_u128(7), day, at(day)),
+        Insertion::Seen
+    );
+    assert_eq!(taken(&mut cache, 1, 1), 0);
+    assert_eq!(
+        cache.insert(&[1; 32], Uuid::from_u128(9999), 3 * day, at(day + 1)),
+        Insertion::Fresh
+    );
+    assert_eq!(cache.len(), 1);
+}
+
+/// What a caller may fill up to: an eighth is kept for those who have taken little.
+fn room(model: &HashMap<(u8, u128), u64>, caller: u8, capacity: usize) -> usize {
+    let held = model.keys().filter(|(owner, _)| *owner == caller).count();
+    let little = (capacity / 64).max(1);
+    if held < little {
+        capacity
+    } else {
+        capacity - capacity / 8
+    }
+}
+
 proptest! {
     #[test]
     fn what_judge_accepts_is_still_remembered(
@@ -181,7 +223,7 @@ proptest! {
     #[test]
     fn the_cache_is_its_model(
         steps in prop::collection::vec((0..3_u8, 0..8_u128, 0..50_u64, 0..10_u64, any::<bool>()), 0..200),
-        capacity in 0..10_usize,
+        capacity in 0..20_usize,
     ) {
         let mut cache = SeenCache::new(capacity);
         let mut model: HashMap<(u8, u128), u64> = HashMap::new();
@@ -193,7 +235,7 @@ proptest! {
             let outcome = cache.insert(&[caller; 32], Uuid::from_u128(id), expires, at(now));
             if model.contains_key(&(caller, id)) {
                 prop_assert_eq!(outcome, Insertion::Seen);
-            } else if model.len() >= capacity {
+            } else if model.len() >= room(&model, caller, capacity) {
                 let next = model.values().min().map_or(1, |end| end - now + 1);
                 prop_assert_eq!(outcome, Insertion::Full { retry_after_ms: next });
             } else {

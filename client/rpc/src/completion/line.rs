@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 
 use super::engine::Candidate;
+use crate::render::printable::{is_harmful, line};
 
 /// A shell that can be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -50,18 +51,38 @@ impl Line {
         }
     }
 
-    /// The candidates, a line each.
+    /// The candidates, a line each. Nodes have a say in some of them, as names of facts and values of their agents' schemas: none can
+    /// steer the terminal, or become a command when the line is run.
     pub fn answer(&self, shell: Shell, candidates: &[Candidate]) -> String {
         let row = |candidate: &Candidate| {
             let word = candidate.word.get(self.kept..).unwrap_or_default();
+            let help = line(&candidate.help);
             match shell {
-                Shell::Bash => format!("{word}\n"),
-                Shell::Fish => format!("{word}\t{}\n", candidate.help),
-                Shell::Zsh => format!("{}:{}\n", word.replace(':', "\\:"), candidate.help),
+                // Put into the line as it is; the others quote by themselves.
+                Shell::Bash => format!("{}\n", quoted(word)),
+                Shell::Fish => format!("{word}\t{help}\n"),
+                Shell::Zsh => format!(
+                    "{}:{help}\n",
+                    word.replace('\\', "\\\\").replace(':', "\\:")
+                ),
             }
         };
-        candidates.iter().map(row).collect()
+        let harmless = |candidate: &&Candidate| !candidate.word.contains(is_harmful);
+        candidates.iter().filter(harmless).map(row).collect()
     }
+}
+
+/// The word as bash reads it back: whatever could mean something to a shell stands behind a backslash.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-./:@%+,=".contains(c);
+    let mut quoted = String::with_capacity(word.len());
+    for c in word.chars() {
+        if !plain(c) {
+            quoted.push('\\');
+        }
+        quoted.push(c);
+    }
+    quoted
 }
 
 /// Splits a line into words as shells do, as far as completion needs it: quotes and backslashes, and nothing else. The
@@ -100,6 +121,30 @@ mod tests {
         );
         assert_eq!(split("rpc  find "), ["rpc", "find", ""]);
         assert_eq!(split(""), [""]);
+    }
+
+    #[test]
+    fn no_candidate_is_a_command_or_steers_the_terminal() {
+        let line = Line::read(Shell::Bash, &["rpc facts ".to_owned(), " \t=:".to_owned()]);
+        let candidate = |word: &str| Candidate {
+            word: word.to_owned(),
+            help: "told\u{1b}[2J".to_owned(),
+        };
+        let candidates = [
+            candidate("os.family"),
+            candidate("$(reboot);`x`&*~"),
+            candidate("gone\u{1b}[2J"),
+            candidate("two\nlines"),
+        ];
+        assert_eq!(
+            line.answer(Shell::Bash, &candidates),
+            "os.family\n\\$\\(reboot\\)\\;\\`x\\`\\&\\*\\~\n"
+        );
+        for shell in [Shell::Fish, Shell::Zsh] {
+            let answer = line.answer(shell, &candidates);
+            assert_eq!(answer.lines().count(), 2, "{answer}");
+            assert!(!answer.contains('\u{1b}'), "{answer}");
+        }
     }
 
     #[test]

@@ -13,8 +13,7 @@ pub fn script(shell: Shell) -> &'static str {
 
 const BASH: &str = r#"# Completion of rpc for bash: source it, or put it into bash-completion's completions directory as `rpc`.
 _rpc() {
-    local IFS=$'\n'
-    COMPREPLY=($(rpc complete bash -- "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null))
+    mapfile -t COMPREPLY < <(rpc complete bash -- "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null)
     if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then
         compopt -o nospace 2>/dev/null
     fi

@@ -1,9 +1,9 @@
 //! This side's files: configuration, credentials, trust. Reads them; asks nobody.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use muster_secret::Keeper;
 use muster_wire::Millis;
 use muster_wire::token::{Creds, PublicKey, Role, Trust, Verified};
 
@@ -48,18 +48,15 @@ fn configuration(settings: &Settings) -> Finding {
 fn credentials(path: &Path) -> Result<Creds, Finding> {
     let wrong = |message: String| Finding::error("credentials", message);
     let shown = path.display();
-    let metadata = fs::metadata(path).map_err(|error| {
-        wrong(format!("cannot read {shown}: {error}"))
-            .advising("`rpc org add user NAME --bundle ~/.config/muster` makes some")
+    let text = muster_secret::read(path, Keeper::Person, Creds::FILE_BYTES).map_err(|error| {
+        let missing = error.is_missing();
+        let finding = wrong(error.to_string());
+        if missing {
+            return finding
+                .advising("`rpc org add user NAME --bundle ~/.config/muster` makes some");
+        }
+        finding
     })?;
-    let mode = metadata.mode() & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(
-            wrong(format!("{shown} may be read by others (mode {mode:04o})"))
-                .advising(format!("chmod 600 {shown}")),
-        );
-    }
-    let text = read(path, metadata.len()).map_err(wrong)?;
     Creds::parse(&text).map_err(|error| wrong(format!("{shown}: {error}")))
 }
 

@@ -3,10 +3,10 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use muster_secret::{Keeper, SecretFileError, Zeroizing};
 
 /// What could not be done with which file.
 #[derive(Debug, thiserror::Error)]
@@ -30,14 +30,9 @@ pub enum FileError {
         /// Bytes that are accepted.
         limit: u64,
     },
-    /// A secret that others can read.
-    #[error("{path} is open to others (mode {mode:04o}); run `chmod 600 {path}`", path = path.display())]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
+    /// A secret that cannot be read, or that others can read too.
+    #[error(transparent)]
+    Secret(#[from] SecretFileError),
 }
 
 /// Makes the error of an action on a file.
@@ -67,15 +62,8 @@ pub fn read(path: &Path, limit: u64) -> Result<String, FileError> {
 }
 
 /// Reads a secret, unless others could have read or changed it too.
-pub fn read_secret(path: &Path, limit: u64) -> Result<String, FileError> {
-    let mode = fs::metadata(path).map_err(failed("read", path))?.mode() & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(FileError::Exposed {
-            path: path.to_owned(),
-            mode,
-        });
-    }
-    read(path, limit)
+pub fn read_secret(path: &Path, limit: u64) -> Result<Zeroizing<String>, FileError> {
+    Ok(muster_secret::read(path, Keeper::Person, limit)?)
 }
 
 /// Makes a directory, with those above it, that only its owner can enter.

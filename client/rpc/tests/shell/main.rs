@@ -81,6 +81,31 @@ fn bash_completes_commands_agents_actions_inputs_and_values() {
     assert_eq!(offered("rpc facts o"), ["os.family"]);
 }
 
+/// Names of facts are the nodes' own. One that came through is offered, and taken, as a word and not as a command.
+#[test]
+fn what_a_node_calls_its_facts_is_never_run() {
+    if !is_there("bash") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(home.path().join(".cache/muster")).unwrap();
+    let mark = home.path().join("mark");
+    let name = format!("x$(echo>{})`echo`;*", mark.display());
+    let seen = serde_json::json!({"nodes": [], "facts": [name, "x\u{1b}[2J"]});
+    std::fs::write(
+        home.path().join(".cache/muster/seen.json"),
+        seen.to_string(),
+    )
+    .unwrap();
+    let offered = offered(home.path(), "rpc facts x");
+    assert_eq!(offered.len(), 1, "{offered:?}");
+    // As if the user had pressed Tab and then Enter.
+    let script = format!("printf %s {}", offered[0]);
+    let run = Command::new("bash").args(["-c", &script]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&run.stdout), name);
+    assert!(!mark.exists(), "a command of the node's was run");
+}
+
 #[test]
 fn every_shell_has_a_script() {
     let home = tempfile::tempdir().unwrap();

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_secret::{Keeper, SecretFileError};
 use muster_wire::identity::Identity;
 use serde_json::Value;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsProvider};
@@ -46,7 +47,10 @@ pub enum PuppetDbError {
     /// A condition that cannot be put to it.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// A certificate or key cannot be read.
+    /// The client's key cannot be read, or others could read it too.
+    #[error(transparent)]
+    Secret(#[from] SecretFileError),
+    /// A certificate cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file.
@@ -264,7 +268,8 @@ fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, PuppetDbError>
 fn client_certificate(cert: &Path, key: &Path) -> Result<ClientCert, PuppetDbError> {
     let chain = certificates(cert)?;
     // The parser's own words could quote what it read.
-    let private = PrivateKey::from_pem(pem(key)?.as_bytes())
+    let text = muster_secret::read(key, Keeper::Puppet, MAX_PEM)?;
+    let private = PrivateKey::from_pem(text.as_bytes())
         .map_err(|_| unusable(key, &"it holds no private key in PEM form"))?;
     Ok(ClientCert::new_with_certs(&chain, private))
 }

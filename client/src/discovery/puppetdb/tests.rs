@@ -1,5 +1,6 @@
 //! Queries against a server of our own, in TLS with certificates on both sides.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,7 +45,9 @@ impl Pki {
         let params = CertificateParams::new(names).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         std::fs::write(self.path(&format!("{name}.pem")), certificate.pem()).unwrap();
-        std::fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+        let path = self.path(&format!("{name}.key"));
+        std::fs::write(&path, key.serialize_pem()).unwrap();
+        set_mode(&path, 0o640);
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -131,6 +134,10 @@ async fn request(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Option<Str
     let mut body = vec![0; length.unwrap().parse().unwrap()];
     stream.read_exact(&mut body).await.ok()?;
     Some(String::from_utf8(body).unwrap())
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
 fn pair(pki: &Pki) -> (PathBuf, PathBuf) {
@@ -276,4 +283,24 @@ fn names_do_not_go_over_a_network_in_clear() {
     ] {
         assert!(new(url).is_none(), "{url}");
     }
+}
+
+#[tokio::test]
+async fn a_key_that_everybody_can_read_is_not_used() {
+    let pki = Pki::new();
+    let oracle = Oracle::start(&pki, "200 OK", &["[]"]).await;
+    for (mode, good) in [(0o600, true), (0o640, true), (0o644, false), (0o660, false)] {
+        set_mode(&pki.path("client.key"), mode);
+        let server = oracle.server(&pki.path("ca.pem"), Some(pair(&pki)));
+        match server.find(&wanted("apache", &[])).await {
+            Ok(nodes) => assert!(good && nodes.is_empty(), "{mode:o}"),
+            Err(PuppetDbError::Secret(refused)) => {
+                assert!(!good, "{mode:o}");
+                let told = refused.to_string();
+                assert!(told.contains("run `chmod 640 "), "{told}");
+            }
+            Err(other) => panic!("{mode:o}: {other}"),
+        }
+    }
+    assert_eq!(oracle.asked.lock().unwrap().len(), 2);
 }

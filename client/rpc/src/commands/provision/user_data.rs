@@ -34,7 +34,7 @@ pub fn run(args: &UserData, organisation: &Organisation, printer: &Printer) -> R
         (_, _, Some(package)) => Install::Package(package.clone()),
         _ => Install::Image,
     };
-    let document = cloud_init::document(&machine(args, text, organisation)?, &install);
+    let document = cloud_init::document(&machine(args, &text, organisation)?, &install);
     if document.len() > USER_DATA_BYTES {
         printer.warn(format_args!(
             "this is {} bytes long, and some clouds take {USER_DATA_BYTES}; most compress well with gzip, which cloud-init reads",
@@ -79,7 +79,7 @@ fn check(
 /// The files of the machine.
 fn machine(
     args: &UserData,
-    token: String,
+    token: &str,
     organisation: &Organisation,
 ) -> Result<Vec<File>, OrganisationError> {
     let file = |name: &str, mode, content| File {
@@ -93,7 +93,7 @@ fn machine(
             0o644,
             config(args, organisation)?,
         ),
-        file(BOOTSTRAP, 0o600, token),
+        file(BOOTSTRAP, 0o600, token.to_owned()),
         file(
             bundle::name::NEWCOMERS,
             0o644,

@@ -1,0 +1,80 @@
+//! One line of the log for many that say the same: what strangers can cause as often as they like must not fill the disk. Pure: time
+//! comes in.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Lets one through in a while, and counts the others.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use muster_api::Throttle;
+///
+/// let lines = Throttle::new(Duration::from_secs(10));
+/// let now = Instant::now();
+/// assert_eq!(lines.admit(now), Some(0), "the first is told at once");
+/// assert_eq!(lines.admit(now), None);
+/// assert_eq!(lines.admit(now + Duration::from_secs(10)), Some(1), "and how many were not");
+/// ```
+#[derive(Debug)]
+pub struct Throttle {
+    pause: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    last: Option<Instant>,
+    held_back: u64,
+}
+
+impl Throttle {
+    /// At most one in so much time.
+    pub fn new(pause: Duration) -> Self {
+        Self {
+            pause,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Whether this one may be told: with the number of those before it that were not, or `None` when it has to wait for the next.
+    pub fn admit(&self, now: Instant) -> Option<u64> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let too_soon = |last| now.saturating_duration_since(last) < self.pause;
+        if state.last.is_some_and(too_soon) {
+            state.held_back = state.held_back.saturating_add(1);
+            return None;
+        }
+        state.last = Some(now);
+        Some(std::mem::take(&mut state.held_back))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+
+    use super::Throttle;
+
+    proptest! {
+        #[test]
+        fn every_one_is_told_or_counted_and_none_too_soon(pauses in prop::collection::vec(0..30_u64, 0..100)) {
+            let throttle = Throttle::new(Duration::from_secs(10));
+            let (mut now, mut told, mut last) = (Instant::now(), 0, None);
+            for pause in &pauses {
+                now += Duration::from_secs(*pause);
+                if let Some(held_back) = throttle.admit(now) {
+                    told += 1 + held_back;
+                    if let Some(last) = last.replace(now) {
+                        prop_assert!(now - last >= Duration::from_secs(10));
+                    }
+                }
+            }
+            // What is still held back comes with the next.
+            let rest = throttle.admit(now + Duration::from_secs(10));
+            prop_assert_eq!(rest.map(|held_back| told + held_back), Some(pauses.len() as u64));
+        }
+    }
+}
