@@ -22,7 +22,7 @@ use muster_wire::limits;
 use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
 use muster_wire::subject;
-use muster_wire::token::{Creds, CredsError, PublicKey, TokenError, Trust};
+use muster_wire::token::{Creds, CredsError, KeyPair, PublicKey, TokenError, Trust};
 
 use crate::agents::{self, Desks};
 use crate::audit::{self, AuditError, AuditLog};
@@ -35,6 +35,9 @@ use crate::newcomer::{self, NewcomerError};
 use crate::policy;
 use crate::seen::{Seen, SeenError};
 use crate::services;
+
+/// Largest file of a seed, in bytes.
+const SEED_BYTES: u64 = 1024;
 
 /// How long what a killed daemon was just starting may outlive it, on a machine that is busy.
 const OUTLIVED: Duration = Duration::from_secs(2);
@@ -428,6 +431,15 @@ pub fn secret(signer: &Signer) -> Secret {
     let signer = signer.clone();
     Secret::new(signer.token().to_owned(), move |nonce| {
         signer.key().sign(nonce).to_bytes().to_vec()
+    })
+}
+
+/// The key whose seed is in this file.
+pub(crate) fn key_of(path: &Path) -> Result<KeyPair, AssembleError> {
+    let seed = muster_secret::read(path, Keeper::Daemon, SEED_BYTES)?;
+    KeyPair::from_seed(seed.trim()).map_err(|source| AssembleError::Trust {
+        path: path.to_owned(),
+        source: source.into(),
     })
 }
 

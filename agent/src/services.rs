@@ -9,7 +9,6 @@ use muster_bus::{Bus, Options as Connection, Server};
 use muster_client::{Client, Window};
 use muster_provisioner::plan::Plan;
 use muster_provisioner::{Desk, KeptRoll, Newcomers, NewcomersOptions, Service};
-use muster_secret::Keeper;
 use muster_wire::enrol::{Enroller, Offer, Parts};
 use muster_wire::sign::Signer;
 use muster_wire::subject;
@@ -23,8 +22,6 @@ use crate::config::Config;
 
 /// How long services may take to leave.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Largest file of a seed, in bytes.
-const SEED_BYTES: u64 = 1024;
 
 /// The services that were started.
 #[derive(Debug, Default)]
@@ -115,11 +112,7 @@ async fn newcomers(
 
 /// The key that signs nodes: whoever has it can make any node.
 fn node_key(door: &NewcomersOptions) -> Result<KeyPair, AssembleError> {
-    let seed = muster_secret::read(&door.node_key, Keeper::Daemon, SEED_BYTES)?;
-    KeyPair::from_seed(seed.trim()).map_err(|source| AssembleError::Trust {
-        path: door.node_key.clone(),
-        source: source.into(),
-    })
+    assemble::key_of(&door.node_key)
 }
 
 /// How a service connects: to the same broker as the node, under its own name.

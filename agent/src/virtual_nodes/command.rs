@@ -25,7 +25,7 @@ use super::member::Member;
 use super::mould::Mould;
 use crate::assemble;
 use crate::clock::Clock;
-use crate::config::{Config, check_secret_file};
+use crate::config::Config;
 
 /// Nodes that connect at the same time.
 const CONNECTING: usize = 64;
@@ -81,7 +81,7 @@ async fn live(wanted: &Virtual, config: &Config) -> anyhow::Result<()> {
     let hear = |kind| signal(kind).context("cannot receive signals");
     let mut terminate = hear(SignalKind::terminate())?;
     let mut interrupt = hear(SignalKind::interrupt())?;
-    let _until_the_end = assemble::possess(&config.paths.state)?;
+    let _until_the_end = assemble::possess(&config.paths.state).await?;
     let maker = Maker::new(wanted, config)?;
     tokio::select! {
         started = maker.start(wanted.nodes) => started?,
@@ -117,10 +117,7 @@ impl Maker {
         if let Some(problem) = problems.into_iter().next() {
             return Err(problem).context("a policy of the virtual nodes cannot be used");
         }
-        check_secret_file(&wanted.node_key)?;
-        let seed = assemble::read("the key that signs nodes", &wanted.node_key)?;
-        let role = KeyPair::from_seed(seed.trim())
-            .with_context(|| format!("{} holds no key", wanted.node_key.display()))?;
+        let role = assemble::key_of(&wanted.node_key)?;
         let signer = assemble::signer_of(&config.broker.credentials)?;
         let now = Clock::system().now() / 1000;
         Ok(Self {

@@ -1,8 +1,9 @@
 //! Which requests were seen already, so that none runs twice.
 //!
-//! Bounded, and honest about it: a full cache refuses the new rather than forgetting the old. It relies on a clock
-//! that is never set back by more than the skew. The last of the room is for callers who have taken little of it, so that one who
-//! asks without end, with long lives, does not make the node deaf to everybody else.
+//! Bounded, and honest about it: a full cache refuses the new rather than forgetting the old. The last of the
+//! room is for callers who have taken little of it, so that one who asks without end, with long lives, does not make the node deaf to
+//! everybody else. Nothing is forgotten because somebody set the clock: a request must be over by the wall clock, and its time must
+//! also have gone by on a clock that nobody can set.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry::Occupied;
@@ -35,13 +36,9 @@ pub struct Now {
 #[derive(Debug)]
 pub struct SeenCache {
     capacity: usize,
-<<<<<<< HEAD
     seen: HashMap<Entry, Life>,
-=======
-    seen: HashMap<Entry, Millis>,
     /// How many of them each caller has; callers without any are not in it.
     held: HashMap<[u8; 32], usize>,
->>>>>>> h
     by_expiry: BinaryHeap<Reverse<(Millis, Entry)>>,
 }
 
@@ -153,13 +150,6 @@ impl SeenCache {
         })
     }
 
-<<<<<<< HEAD
-    fn remember(&mut self, entry: Entry, life: Life) {
-        let known = self.seen.get(&entry);
-        if known.is_none_or(|known| life.wall > known.wall) {
-            self.seen.insert(entry, life);
-            self.by_expiry.push(Reverse((life.wall, entry)));
-=======
     /// How much of the capacity this caller may fill up to: all of it, or what is not kept for those who have taken little.
     fn room_for(&self, caller: &[u8; 32]) -> usize {
         /// One part in so many is kept.
@@ -173,12 +163,11 @@ impl SeenCache {
         self.capacity - self.capacity / KEPT
     }
 
-    fn remember(&mut self, entry: Entry, expires: Millis) {
+    fn remember(&mut self, entry: Entry, life: Life) {
         let known = self.seen.get(&entry).copied();
-        if known.is_none_or(|known| expires > known) {
-            self.seen.insert(entry, expires);
-            self.by_expiry.push(Reverse((expires, entry)));
->>>>>>> h
+        if known.is_none_or(|known| life.wall > known.wall) {
+            self.seen.insert(entry, life);
+            self.by_expiry.push(Reverse((life.wall, entry)));
         }
         if known.is_none() {
             *self.held.entry(entry.0).or_default() += 1;
