@@ -11,7 +11,8 @@ use muster_wire::token::claims::{
 use muster_wire::token::encode::{self, Validity};
 use muster_wire::token::{Creds, KeyKind, KeyPair, Role, Trust};
 
-use crate::nats_server::NatsServer;
+use crate::await_answer;
+use crate::nats_server::{NatsServer, PATIENCE};
 use crate::newcomers::Newcomers;
 
 /// What a broker that keeps stores has in its configuration.
@@ -288,7 +289,9 @@ pub async fn connect(server: &impl Broker, party: &Signer) -> Bus {
     options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(
         &party.public().to_string(),
     ));
-    options.connect().await.unwrap()
+    let what = format!("{} is connected", party.identity());
+    // A broker on a busy machine may take longer to greet than it is willing to wait itself.
+    await_answer(&what, PATIENCE, async || options.clone().connect().await).await
 }
 
 async fn connect_without_inbox(server: &impl Broker, party: &Signer) -> Bus {
