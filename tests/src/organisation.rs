@@ -11,7 +11,7 @@ use muster_wire::token::claims::{
 use muster_wire::token::encode::{self, Validity};
 use muster_wire::token::{Creds, KeyKind, KeyPair, Role, Trust};
 
-use crate::nats_server::NatsServer;
+use crate::nats_server::{NatsServer, PATIENCE};
 use crate::newcomers::Newcomers;
 
 /// What a broker that keeps stores has in its configuration.
@@ -293,7 +293,14 @@ pub async fn connect(server: &impl Broker, party: &Signer) -> Bus {
     options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(
         &party.public().to_string(),
     ));
-    options.connect().await.unwrap()
+    // A broker on a busy machine may take longer to greet than it is willing to wait itself.
+    let latest = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match options.clone().connect().await {
+            Ok(bus) => return bus,
+            Err(error) => assert!(tokio::time::Instant::now() < latest, "{error}"),
+        }
+    }
 }
 
 async fn connect_without_inbox(server: &impl Broker, party: &Signer) -> Bus {
