@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(15);
 /// More than what waits in sockets on the way, when forty nodes answer it.
 fn much(aim: Aim) -> Call {
     let mut call = Call::new("ledger", "fill", aim).unwrap();
-    call.data = object(json!({"bytes": 200_000}));
+    call.data = object(json!({"bytes": 500_000}));
     call.wait = Duration::from_secs(15);
     call
 }
