@@ -213,8 +213,8 @@ impl Options {
         if let Some(secret) = &self.secret {
             let sign = Arc::clone(&secret.sign);
             options = options.jwt(secret.token.clone(), move |nonce| {
-                let signature = sign(&nonce);
-                async move { Ok(signature) }
+                let signature = is_nonce(&nonce).then(|| sign(&nonce));
+                async move { signature.ok_or_else(|| async_nats::AuthError::new(NOT_A_NONCE)) }
             });
         }
         if self.retry_first {
@@ -222,6 +222,18 @@ impl Options {
         }
         Ok(options)
     }
+}
+
+/// Longest nonce that is signed, in bytes. NATS' own have 15.
+const NONCE_BYTES: usize = 64;
+
+const NOT_A_NONCE: &str = "the broker wants something else than a nonce signed";
+
+/// Whether this is what a broker may have signed: a few letters, digits, `-`, `_`, `+`, `/` and `=`. The key is the one that signs
+/// messages, and every message of ours begins with a word, a dot and a NUL: whoever signs whatever a broker sends lets it forge them.
+fn is_nonce(bytes: &[u8]) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_+/=".contains(byte);
+    (1..=NONCE_BYTES).contains(&bytes.len()) && bytes.iter().all(plain)
 }
 
 /// The client library hides the cause of a failed connection one level down.
