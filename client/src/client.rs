@@ -7,7 +7,7 @@ use muster_bus::{Bus, Options, Secret, Server};
 use muster_wire::identity::{Identity, Name};
 use muster_wire::sign::Signer;
 use muster_wire::subject;
-use muster_wire::token::{TokenCache, Trust};
+use muster_wire::token::{PublicKey, TokenCache, Trust};
 use tokio::sync::mpsc;
 
 use crate::call::Call;
@@ -15,7 +15,7 @@ use crate::discovery::Window;
 use crate::error::ClientError;
 use crate::event::{Event, Events};
 use crate::gather;
-use crate::party::Party;
+use crate::party::{Party, now};
 use crate::person::Person;
 
 /// Everything that a caller needs to know, resolved: no environment, no search for files.
@@ -86,6 +86,24 @@ impl Client {
     /// Who asks.
     pub fn identity(&self) -> &Identity {
         self.party.signer.identity()
+    }
+
+    /// The public key of who asks.
+    pub fn key(&self) -> PublicKey {
+        self.party.signer.public()
+    }
+
+    /// Takes in which tokens of nodes an earlier client with the same key has verified, as [`Self::vouch`] wrote it. What is not
+    /// that is ignored. Answers how many they are.
+    pub fn recall(&self, bytes: &[u8]) -> usize {
+        let Party { tokens, .. } = &*self.party;
+        tokens.recall(&self.party.trust(), self.key(), bytes, now())
+    }
+
+    /// Which tokens were verified until now, signed with the caller's key, for a later client. `None` if there is no new one.
+    pub fn vouch(&self) -> Option<Vec<u8>> {
+        let Party { tokens, signer, .. } = &*self.party;
+        tokens.vouch(&self.party.trust(), signer.key(), now())
     }
 
     /// The collective that is asked.

@@ -3,16 +3,19 @@
 use muster_agent::clock::Clock;
 use muster_bus::{Bytes, Event};
 use muster_client::{Aim, Call};
-use muster_tests::await_state;
+use muster_tests::command::Command;
 use muster_tests::fleet::{Blueprint, TestNode};
-use muster_tests::organisation::{Organisation, connect};
+use muster_tests::organisation::{Broker, Organisation, connect, options};
+use muster_tests::{await_state, now};
 use muster_wire::identity::{Identity, Name};
 use muster_wire::request::{Request, Target};
-use muster_wire::sign::{Kind, seal};
+use muster_wire::sign::{Kind, Signer, seal};
 use muster_wire::status::{Reason, Status};
 use muster_wire::subject;
-use muster_wire::token::Role;
+use muster_wire::token::{Role, TokenCache};
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 
 use crate::ask::{Caller, MOMENT, World};
@@ -139,7 +142,7 @@ async fn captured_bytes_run_once_even_after_a_restart() {
 async fn a_stale_request_is_told_its_age_once() {
     let world = World::new(|_| {}).await;
     let old = Request {
-        issued_at: muster_tests::now() - 600_000,
+        issued_at: now() - 600_000,
         ..world.caller.request()
     };
     let reply = world.caller.send(&old).await;
@@ -155,7 +158,7 @@ async fn a_stale_request_is_told_its_age_once() {
     );
 
     let early = Request {
-        issued_at: muster_tests::now() + 600_000,
+        issued_at: now() + 600_000,
         ..world.caller.request()
     };
     let reply = world.caller.send(&early).await;
@@ -179,7 +182,7 @@ async fn a_stale_request_is_told_its_age_once() {
 async fn clocks_may_differ_by_the_skew_and_no_more() {
     for (ahead, status) in [(25_000, Status::Ok), (120_000, Status::Other)] {
         let world = World::new(|blueprint| {
-            blueprint.clock = Clock::new(move || muster_tests::now() + ahead);
+            blueprint.clock = Clock::new(move || now() + ahead);
         })
         .await;
         let short = Request {
@@ -272,7 +275,7 @@ async fn a_node_cannot_answer_for_another() {
         let body: serde_json::Value = serde_json::from_slice(message.payload()).unwrap();
         let reply = json!({
             "request": body["body"]["id"], "sender": "victim.example.net", "agent": "rpcutil", "action": "ping",
-            "statuscode": 0, "statusmsg": "OK", "data": {"pong": 1}, "time": muster_tests::now(), "took": 0,
+            "statuscode": 0, "statusmsg": "OK", "data": {"pong": 1}, "time": now(), "took": 0,
         });
         let forged = seal(Kind::Reply, &reply, &liar).unwrap();
         bus.publish(message.reply_to().unwrap(), forged.into())
@@ -360,4 +363,95 @@ async fn a_revoked_user_is_refused_by_broker_and_node() {
     assert!(why.to_lowercase().contains("auth"), "{why}");
     let other = Caller::connect(&organisation, &server, organisation.caller("anna")).await;
     assert_eq!(other.send(&other.request()).await.statuscode, Status::Ok);
+}
+
+/// A broker that says one thing, and hears how it is answered.
+struct Liar(u16);
+
+impl Broker for Liar {
+    fn port(&self) -> u16 {
+        self.0
+    }
+}
+
+/// What a party says to a broker with this nonce.
+async fn answer_to(nonce: &str, party: &Signer) -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let options = options(&Liar(listener.local_addr().unwrap().port()), party);
+    let connecting = tokio::spawn(async move { options.connect().await.map(drop) });
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let info =
+        json!({"server_id": "liar", "max_payload": 1_048_576, "headers": true, "nonce": nonce});
+    let info = format!("INFO {info}\r\n");
+    stream.write_all(info.as_bytes()).await.unwrap();
+    let mut said = String::new();
+    BufReader::new(stream).read_line(&mut said).await.unwrap();
+    connecting.abort();
+    said
+}
+
+/// The key that answers a broker is the key that signs messages.
+#[tokio::test]
+async fn a_broker_gets_a_nonce_signed_and_nothing_else() {
+    let organisation = Organisation::new(&["muster"]);
+    let caller = organisation.caller("rip");
+    let signature = |said: &str| {
+        let connect: serde_json::Value =
+            serde_json::from_str(said.strip_prefix("CONNECT ")?).ok()?;
+        Some(connect["sig"].as_str()?.to_owned())
+    };
+    let said = answer_to("Z3VkZW4gdGFnIQ", &caller).await;
+    assert!(signature(&said).is_some(), "{said}");
+
+    let forged = String::from_utf8(Kind::Request.signed(br#"{"agent":"shell"}"#)).unwrap();
+    let token = caller.token().rsplit_once('.').unwrap().0.to_owned();
+    for nonce in [
+        forged,
+        token,
+        "a".repeat(65),
+        "muster.request.v1".to_owned(),
+    ] {
+        let said = answer_to(&nonce, &caller).await;
+        assert!(signature(&said).is_none(), "{nonce:?} was signed: {said}");
+    }
+}
+
+/// What one command has verified the next one need not, and only its own word counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_believes_its_own_memory_of_tokens_and_nobody_elses() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let world = World::new(|_| {}).await;
+    let signer = world.organisation.caller("anna");
+    let desk = Command::new(&world.server, &world.organisation, &signer, "");
+    let memory = desk.path(&format!(".cache/muster/vouched/{}", signer.public()));
+    let pinged = async || {
+        let (document, code) = desk.document(&["rpcutil", "ping"]).await;
+        assert_eq!(code, 0, "{document:#}");
+        std::fs::read(&memory).unwrap()
+    };
+    let first = pinged().await;
+    assert_eq!(
+        memory.metadata().unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let trust = world.organisation.trust();
+    let known = |bytes: &[u8]| TokenCache::default().recall(&trust, signer.public(), bytes, now());
+    // The node's, and the caller's own.
+    assert_eq!(known(&first), 2);
+    // Nothing new was learnt, so nothing was written.
+    let written = memory.metadata().unwrap().modified().unwrap();
+    assert_eq!(pinged().await, first);
+    assert_eq!(memory.metadata().unwrap().modified().unwrap(), written);
+
+    // Somebody else's word is ignored, and replaced when there is something to say.
+    let node = world.organisation.node("somebody.example.net");
+    let others = TokenCache::default();
+    others.verify_user(&trust, node.token(), now()).unwrap();
+    let others = others.vouch(&trust, node.key(), now()).unwrap();
+    for strange in [others, b"nonsense".to_vec(), Vec::new()] {
+        assert_eq!(known(&strange), 0);
+        std::fs::write(&memory, strange).unwrap();
+        assert_eq!(known(&pinged().await), 2);
+    }
 }

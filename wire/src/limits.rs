@@ -18,6 +18,9 @@ pub const TOKEN_BYTES: usize = 256 * 1024;
 /// Largest user token inside a message, in bytes.
 pub const USER_TOKEN_BYTES: usize = 16 * 1024;
 
+/// Most tokens that a caller remembers as verified from one command to the next.
+pub const VOUCHED_TOKENS: usize = 64 * 1024;
+
 /// Longest identity, in bytes: the limit of a DNS name.
 pub const IDENTITY_BYTES: usize = 253;
 

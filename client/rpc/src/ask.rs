@@ -25,6 +25,7 @@ mod roll_call;
 mod rollout;
 mod secret;
 mod target;
+mod vouched;
 mod words;
 
 pub use campaign::RunNews;

@@ -12,6 +12,7 @@ mod approval;
 mod ask;
 mod broker;
 mod bundle;
+mod caches;
 mod cli;
 mod clock;
 mod cloud_init;

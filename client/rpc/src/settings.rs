@@ -16,6 +16,7 @@ use muster_wire::identity::Name;
 use muster_wire::token::{KeyKind, PublicKey};
 
 use crate::ask::Confirm;
+use crate::caches;
 use crate::environment::Environment;
 use file::File;
 
@@ -61,6 +62,8 @@ pub struct Settings {
     pub ddls: PathBuf,
     /// Whether sensitive inputs are sent readable for the broker, for nodes that are too old to open sealed ones.
     pub plain_secrets: bool,
+    /// Where what can be had again is kept: our directory among the user's caches.
+    pub caches: Option<PathBuf>,
     /// What is odd about the file, for the user to be told.
     pub warnings: Vec<String>,
 }
@@ -120,14 +123,12 @@ impl Settings {
         let path = find(given, environment)?;
         let text = read(&path)?;
         let path = std::path::absolute(&path).unwrap_or(path);
-        let settings = Self::parse(&path, &text)?;
-        Ok(match &environment.credentials {
-            Some(credentials) => Self {
-                credentials: credentials.clone(),
-                ..settings
-            },
-            None => settings,
-        })
+        let mut settings = Self::parse(&path, &text)?;
+        settings.caches = caches::directory(environment);
+        if let Some(credentials) = &environment.credentials {
+            settings.credentials.clone_from(credentials);
+        }
+        Ok(settings)
     }
 
     /// Reads the text of a configuration file; `path` says what its paths are relative to.
@@ -200,6 +201,7 @@ impl Settings {
             confirm_above: file.confirm_above,
             ddls: beside(file.paths.ddls),
             plain_secrets: file.requests.plain_secrets,
+            caches: None,
             warnings: unknown
                 .iter()
                 .map(|key| format!("{}: {key}", path.display()))

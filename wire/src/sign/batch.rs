@@ -133,6 +133,11 @@ fn lookup(
     }
     match trust.candidate(token, now) {
         Err(error) => Lookup::Settled(Err(error)),
+        Ok(candidate) if cache.is_vouched(trust, &digest) => {
+            let party = Arc::new(candidate.verified);
+            cache.insert(trust, digest, Arc::clone(&party));
+            Lookup::Settled(Ok(party))
+        }
         Ok(candidate) => {
             let place = unknown.parties.len();
             unknown.places.insert(digest, place);

@@ -1,18 +1,20 @@
 //! Remembers which tokens were verified, so that the second message of a party costs one signature instead of two.
 //!
 //! It remembers only good tokens, and asks again at each use whether time or a revocation has ended them. When the
-//! trust changes it forgets everything by itself.
+//! trust changes it forgets everything by itself. What it has verified can be taken along to another process ([`TokenCache::vouch`],
+//! [`TokenCache::recall`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-use super::{TokenError, Trust, Verified};
+use super::vouched::{self, Tokens};
+use super::{KeyPair, PublicKey, TokenError, Trust, Verified};
 use crate::{Millis, limits};
 
 /// How many parties are remembered unless told otherwise: a whole fleet's nodes.
-pub const DEFAULT_CAPACITY: usize = 32 * 1024;
+pub const DEFAULT_CAPACITY: usize = 64 * 1024;
 
 /// Verified tokens by their hash. Bounded: a full one begins anew, which costs time and nothing else.
 #[derive(Debug)]
@@ -25,6 +27,10 @@ pub struct TokenCache {
 struct Inner {
     trust: [u8; 32],
     parties: HashMap<Digest, Arc<Verified>>,
+    /// Whose signatures need no second look.
+    vouched: Tokens,
+    /// Whether there is a party that nobody has vouched for.
+    learnt: bool,
 }
 
 /// SHA-256 of a token's text.
@@ -57,7 +63,7 @@ impl TokenCache {
 
     /// Forgets everybody.
     pub fn clear(&self) {
-        self.lock().parties.clear();
+        *self.lock() = Inner::default();
     }
 
     /// [`Trust::verify_user`], with what is remembered.
@@ -71,7 +77,11 @@ impl TokenCache {
         if let Some(party) = self.get(trust, &digest, now)? {
             return Ok(party);
         }
-        let party = Arc::new(trust.verify_user(jwt, now)?);
+        let candidate = trust.candidate(jwt, now)?;
+        if !self.is_vouched(trust, &digest) {
+            candidate.verify()?;
+        }
+        let party = Arc::new(candidate.verified);
         self.insert(trust, digest, Arc::clone(&party));
         Ok(party)
     }
@@ -90,6 +100,41 @@ impl TokenCache {
         Ok(party)
     }
 
+    /// Whether this token's signature was verified under this trust before.
+    pub(crate) fn is_vouched(&self, trust: &Trust, digest: &Digest) -> bool {
+        self.lock_for(trust).vouched.contains_key(digest)
+    }
+
+    /// What was verified under this trust, now and before, for a file: signed by its keeper. `None` if nothing new was.
+    pub fn vouch(&self, trust: &Trust, keeper: &KeyPair, now: Millis) -> Option<Vec<u8>> {
+        let inner = self.lock_for(trust);
+        if !inner.learnt {
+            return None;
+        }
+        let parties = inner.parties.iter();
+        let now_met =
+            parties.map(|(digest, party)| (*digest, party.expires.unwrap_or(Millis::MAX)));
+        // Whom it has met now comes first: there is a limit.
+        let mut tokens: Vec<(Digest, Millis)> = now_met.collect();
+        let before = inner.vouched.iter();
+        let before = before.filter(|(digest, _)| !inner.parties.contains_key(*digest));
+        tokens.extend(before.map(|(digest, until)| (*digest, *until)));
+        tokens.retain(|(_, until)| *until >= now);
+        Some(vouched::encode(
+            trust.fingerprint(),
+            tokens.into_iter(),
+            keeper,
+        ))
+    }
+
+    /// Takes in what [`Self::vouch`] has written, if it was for this keeper and this trust. Answers how many tokens that are.
+    pub fn recall(&self, trust: &Trust, keeper: PublicKey, bytes: &[u8], now: Millis) -> usize {
+        let mut inner = self.lock_for(trust);
+        let tokens = vouched::decode(bytes, trust.fingerprint(), keeper, now);
+        inner.vouched = tokens.unwrap_or_default();
+        inner.vouched.len()
+    }
+
     /// Remembers a party. Only after its token's signature was verified under this trust.
     pub(crate) fn insert(&self, trust: &Trust, digest: Digest, party: Arc<Verified>) {
         let mut inner = self.lock_for(trust);
@@ -97,6 +142,7 @@ impl TokenCache {
             inner.parties.clear();
         }
         if self.capacity > 0 {
+            inner.learnt |= !inner.vouched.contains_key(&digest);
             inner.parties.insert(digest, party);
         }
     }
@@ -104,8 +150,10 @@ impl TokenCache {
     fn lock_for(&self, trust: &Trust) -> MutexGuard<'_, Inner> {
         let mut inner = self.lock();
         if inner.trust != *trust.fingerprint() {
-            inner.trust = *trust.fingerprint();
-            inner.parties.clear();
+            *inner = Inner {
+                trust: *trust.fingerprint(),
+                ..Inner::default()
+            };
         }
         inner
     }

@@ -20,6 +20,7 @@ pub mod nkey;
 pub mod permission;
 pub mod scope;
 pub mod trust;
+pub mod vouched;
 
 pub use cache::TokenCache;
 pub use creds::{Creds, CredsError};

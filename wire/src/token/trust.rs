@@ -57,6 +57,16 @@ pub(crate) struct Candidate<'a> {
     pub(crate) signature: Signature,
 }
 
+impl Candidate<'_> {
+    /// Whether its issuer has signed it.
+    pub(crate) fn verify(&self) -> Result<(), TokenError> {
+        let issuer = self.issuer;
+        self.issuer_key
+            .verify_strict(self.signed, &self.signature)
+            .map_err(|_| TokenError::Signature { issuer })
+    }
+}
+
 impl Trust {
     /// Trusts this operator, and the account whose token it signed.
     pub fn new(operator: PublicKey, account_token: &str) -> Result<Self, TokenError> {
@@ -159,11 +169,7 @@ impl Trust {
     /// Its times are taken with a tolerance of [`SKEW`], as clocks differ.
     pub fn verify_user(&self, jwt: &str, now: Millis) -> Result<Verified, TokenError> {
         let candidate = self.candidate(jwt, now)?;
-        let issuer = candidate.issuer;
-        candidate
-            .issuer_key
-            .verify_strict(candidate.signed, &candidate.signature)
-            .map_err(|_| TokenError::Signature { issuer })?;
+        candidate.verify()?;
         Ok(candidate.verified)
     }
 

@@ -7,11 +7,11 @@ use muster_wire::sign::{
     Envelope, Kind, SealError, open_progress, open_replies, open_reply, open_request, seal,
 };
 use muster_wire::subject::Address;
-use muster_wire::token::{Role, TokenCache};
+use muster_wire::token::{KeyKind, Role, TokenCache};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-use crate::world::{NOW, World, broadcast, data, expected, identity, reply, request, sealed};
+use crate::world::{NOW, World, broadcast, data, expected, identity, key, reply, request, sealed};
 
 #[test]
 fn a_request_arrives_as_it_was_signed() {
@@ -147,6 +147,17 @@ proptest! {
         let again = open_replies(&messages, &expected(&asked), &world.trust, &cache, NOW);
         for (first, second) in together.iter().zip(&again) {
             prop_assert_eq!(first.is_ok(), second.is_ok());
+        }
+        // Nor does what it hands on.
+        let keeper = key(KeyKind::User, 99);
+        if let Some(bytes) = cache.vouch(&world.trust, &keeper, NOW) {
+            let later = TokenCache::default();
+            prop_assert!(later.recall(&world.trust, keeper.public(), &bytes, NOW) > 0);
+            let again = open_replies(&messages, &expected(&asked), &world.trust, &later, NOW);
+            for (first, second) in together.iter().zip(&again) {
+                prop_assert_eq!(first.is_ok(), second.is_ok());
+            }
+            prop_assert_eq!(later.vouch(&world.trust, &keeper, NOW), None);
         }
     }
 

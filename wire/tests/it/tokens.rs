@@ -329,3 +329,44 @@ proptest! {
         prop_assert!(decode::<User>(&text).is_err());
     }
 }
+
+/// What is handed on saves the look at a signature, and nothing else.
+#[test]
+fn a_token_that_was_vouched_for_is_judged_all_the_same() {
+    let world = World::new();
+    let keeper = key(KeyKind::User, 99);
+    let node = world.signer(Role::Node, "db1.acme.net", 50);
+    let token = node.token();
+    let met = TokenCache::default();
+    met.verify_user(&world.trust, token, NOW).unwrap();
+    let bytes = met.vouch(&world.trust, &keeper, NOW).unwrap();
+
+    let later = TokenCache::default();
+    assert_eq!(later.recall(&world.trust, keeper.public(), &bytes, NOW), 1);
+    later.verify_user(&world.trust, token, NOW).unwrap();
+    // Its signature was not looked at again, and any other token's is.
+    let other = world.signer(Role::Node, "db2.acme.net", 51);
+    let (content, _) = other.token().rsplit_once('.').unwrap();
+    let (_, signature) = token.rsplit_once('.').unwrap();
+    let forged = format!("{content}.{signature}");
+    let refused = later.verify_user(&world.trust, &forged, NOW);
+    assert!(
+        matches!(refused, Err(TokenError::Signature { .. })),
+        "{refused:?}"
+    );
+
+    // A revocation is a changed trust, and for that nobody has vouched.
+    let revoked = world.account_token(ISSUED + 1, |account| {
+        let revocations = &mut account.revocations;
+        revocations.insert(node.public().to_string(), NOW / 1000);
+    });
+    let changed = world.trust.update(&revoked).unwrap();
+    let later = TokenCache::default();
+    assert_eq!(later.recall(&changed, keeper.public(), &bytes, NOW), 0);
+    assert_eq!(later.recall(&world.trust, other.public(), &bytes, NOW), 0);
+    let refused = later.verify_user(&changed, token, NOW);
+    assert!(
+        matches!(refused, Err(TokenError::Revoked { .. })),
+        "{refused:?}"
+    );
+}

@@ -14,6 +14,7 @@ use super::interrupt::Interrupt;
 use super::locate::locate;
 use super::progress::Progress;
 use super::target::Target;
+use super::vouched::Vouched;
 use crate::clock;
 use crate::report::{Gap, RequestStats};
 use crate::settings::Settings;
@@ -22,6 +23,8 @@ use crate::settings::Settings;
 #[derive(Debug)]
 pub struct Fleet {
     pub(super) client: Client,
+    /// Remembers for the next command what this one has verified.
+    _vouched: Vouched,
     /// The longest time that is listened for nodes.
     pub(super) listen: Duration,
     /// Where nodes are looked for.
@@ -85,8 +88,10 @@ impl Fleet {
                 .unwrap_or_else(|| settings.collective.clone()),
             window,
         });
+        let client = client.await?;
         Ok(Self {
-            client: client.await?,
+            _vouched: Vouched::recall(client.clone(), settings),
+            client,
             listen: window.most,
             source,
             plain_secrets: settings.plain_secrets,

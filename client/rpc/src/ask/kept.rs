@@ -2,13 +2,14 @@
 //! that they are of. Asks nobody; whether nodes agree on a schema is decided in `fetched`.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use muster_ddl::{Ddl, MAX_DDL_BYTES};
 use serde::{Deserialize, Serialize};
 
 use super::fetched::{FetchError, Fetched};
+use crate::caches;
 use crate::clock;
 use crate::environment::Environment;
 use crate::settings::Settings;
@@ -45,12 +46,12 @@ impl Kept {
     /// The schemas of the settings' organisation and collective; none without a home.
     pub fn of(settings: &Settings, environment: &Environment) -> Self {
         let below = |home: &PathBuf| {
-            home.join("muster/ddl")
+            home.join("ddl")
                 .join(settings.operator.to_string())
                 .join(settings.collective.as_str())
         };
         Self {
-            directory: environment.cache_home.as_ref().map(below),
+            directory: caches::directory(environment).as_ref().map(below),
         }
     }
 
@@ -77,7 +78,7 @@ impl Kept {
             fetched_at: clock::rfc3339(clock::now()),
             ddl: fetched.text.clone(),
         };
-        write(directory, &path, &entry).map_err(|source| FetchError::Keep {
+        write(&path, &entry).map_err(|source| FetchError::Keep {
             path: path.clone(),
             source,
         })?;
@@ -85,28 +86,12 @@ impl Kept {
     }
 }
 
-fn write(directory: &Path, path: &Path, entry: &Entry) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
-    let fresh = path.with_extension(format!("{}.new", std::process::id()));
-    let text = serde_json::to_string(entry)?;
-    let written = fs::File::create(&fresh)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .and_then(|()| fs::rename(&fresh, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    written
+fn write(path: &Path, entry: &Entry) -> io::Result<()> {
+    caches::replace(path, &serde_json::to_vec(entry)?)
 }
 
 fn read(path: &Path) -> Option<KeptDdl> {
-    let mut text = String::new();
-    let most = 2 * MAX_DDL_BYTES as u64;
-    fs::File::open(path)
-        .ok()?
-        .take(most)
-        .read_to_string(&mut text)
-        .ok()?;
-    let entry: Entry = serde_json::from_str(&text).ok()?;
+    let entry: Entry = serde_json::from_slice(&caches::read(path, 2 * MAX_DDL_BYTES)?).ok()?;
     let ddl = Fetched::checked(&entry.agent, &entry.sha256, entry.ddl)
         .ok()?
         .ddl;

@@ -2,21 +2,20 @@
 //! completion only; nothing is ever asked or decided by it. What cannot be read or written is simply not known.
 
 use std::collections::BTreeSet;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::caches;
 use crate::environment::Environment;
-use crate::organisation::files;
 
 /// Most names of each kind that are kept.
 const NAMES: usize = 5000;
 /// Longest name that is kept, in bytes.
 const NAME_BYTES: usize = 256;
 /// Largest file that is read.
-const FILE_BYTES: u64 = 4 * 1024 * 1024;
+const FILE_BYTES: usize = 4 * 1024 * 1024;
 /// How long names that were not seen again are kept.
 const AGE: Duration = Duration::from_hours(24);
 
@@ -40,20 +39,14 @@ impl Memory {
     }
 
     fn read(path: &Path) -> Option<Self> {
-        let file = std::fs::File::open(path).ok()?;
-        let written = file
-            .metadata()
-            .and_then(|metadata| metadata.modified())
-            .ok()?;
+        let written = path.metadata().and_then(|file| file.modified()).ok()?;
         let age = SystemTime::now()
             .duration_since(written)
             .unwrap_or_default();
         if age > AGE {
             return None;
         }
-        let mut text = String::new();
-        file.take(FILE_BYTES).read_to_string(&mut text).ok()?;
-        serde_json::from_str(&text).ok()
+        serde_json::from_slice(&caches::read(path, FILE_BYTES)?).ok()
     }
 
     /// Adds what was seen now. That it cannot be written is no reason to trouble anybody.
@@ -68,11 +61,8 @@ impl Memory {
         if memory == before {
             return;
         }
-        if let Some(directory) = path.parent() {
-            let written = serde_json::to_vec(&memory).ok().map(|bytes| {
-                files::private_directory(directory).and_then(|()| files::replace(&path, &bytes))
-            });
-            drop(written);
+        if let Ok(bytes) = serde_json::to_vec(&memory) {
+            let _ = caches::replace(&path, &bytes);
         }
     }
 }
@@ -86,8 +76,7 @@ fn extend(names: &mut BTreeSet<String>, seen: BTreeSet<String>) {
 }
 
 fn place(environment: &Environment) -> Option<PathBuf> {
-    let home = environment.cache_home.as_ref()?;
-    Some(home.join("muster").join("seen.json"))
+    Some(caches::directory(environment)?.join("seen.json"))
 }
 
 #[cfg(test)]

@@ -1,0 +1,69 @@
+//! Files among the user's caches: what can be had again at the cost of time. Read within a limit; replaced whole, in a directory of the
+//! user's own, and not forced to the disk. What is in them is for others to judge.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::environment::Environment;
+
+/// Our directory among the user's caches; none without a home.
+pub fn directory(environment: &Environment) -> Option<PathBuf> {
+    let home = environment.cache_home.as_ref()?;
+    Some(home.join("muster"))
+}
+
+/// The file's bytes, if it is there and has no more than so many.
+pub fn read(path: &Path, limit: usize) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(limit).ok()?.checked_add(1)?;
+    let read = File::open(path).ok()?.take(most).read_to_end(&mut bytes);
+    (read.is_ok() && bytes.len() <= limit).then_some(bytes)
+}
+
+/// Puts a file in the place of what is there. A reader sees the old one or the new one.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(directory)?;
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let written = options
+        .open(&beside)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::{read, replace};
+
+    #[test]
+    fn a_file_is_replaced_whole_and_is_its_owners() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("a/b");
+        assert_eq!(read(&path, 9), None);
+        for text in [b"long ago".as_slice(), b"now"] {
+            replace(&path, text).unwrap();
+            assert_eq!(read(&path, 9).unwrap(), text);
+        }
+        assert_eq!(read(&path, 2), None);
+        let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(mode(path.parent().unwrap()), 0o700);
+        assert_eq!(
+            std::fs::read_dir(scratch.path().join("a")).unwrap().count(),
+            1
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! Which tokens somebody has verified, as bytes for a file of its own, so that its next command need not verify them again.
+//!
+//! ```text
+//! 0                        24                    56          96         ...   -64
+//! | "muster.vouched.v1" .. | trust's fingerprint | entry 1   | entry 2  | ... | signature |
+//!
+//! entry: SHA-256 of the token (32), the instant until which the token counts in milliseconds, little endian (8)
+//! ```
+//!
+//! The magic is filled up with NUL. The signature is of everything before it, by the key of whoever has verified: what others have written
+//! there, or what was written under another trust, is as good as nothing. All that is saved is the issuer's signature: a token's form, time,
+//! account, role and revocation are judged at each use.
+
+use std::collections::HashMap;
+
+use ed25519_dalek::{Signature, Verifier as _};
+
+use super::cache::Digest;
+use super::{KeyPair, PublicKey};
+use crate::{Millis, limits};
+
+const MAGIC: &[u8; 24] = b"muster.vouched.v1\0\0\0\0\0\0\0";
+const ENTRY: usize = 40;
+const ENDS: usize = MAGIC.len() + 32 + Signature::BYTE_SIZE;
+
+/// Largest file that is read, in bytes.
+pub const BYTES: usize = ENDS + limits::VOUCHED_TOKENS * ENTRY;
+
+/// Tokens by their hash, with the instant until which they count.
+pub(super) type Tokens = HashMap<Digest, Millis>;
+
+/// Writes what was verified under this trust. Of too many, some are left out.
+pub(super) fn encode(
+    fingerprint: &[u8; 32],
+    tokens: impl ExactSizeIterator<Item = (Digest, Millis)>,
+    key: &KeyPair,
+) -> Vec<u8> {
+    let count = tokens.len().min(limits::VOUCHED_TOKENS);
+    let mut bytes = Vec::with_capacity(ENDS + count * ENTRY);
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(fingerprint);
+    for (digest, until) in tokens.take(count) {
+        bytes.extend_from_slice(&digest);
+        bytes.extend_from_slice(&until.to_le_bytes());
+    }
+    let signature = key.sign(&bytes);
+    bytes.extend_from_slice(&signature.to_bytes());
+    bytes
+}
+
+/// Reads what this key has vouched for under this trust, without what is over; nothing if it is not exactly that.
+pub(super) fn decode(
+    bytes: &[u8],
+    fingerprint: &[u8; 32],
+    key: PublicKey,
+    now: Millis,
+) -> Option<Tokens> {
+    if bytes.len() > BYTES {
+        return None;
+    }
+    let (signed, signature) = bytes.split_last_chunk::<{ Signature::BYTE_SIZE }>()?;
+    let entries = signed.strip_prefix(MAGIC)?.strip_prefix(fingerprint)?;
+    let (entries, rest) = entries.as_chunks::<ENTRY>();
+    let signature = Signature::from_bytes(signature);
+    let holds = rest.is_empty() && key.verifying().ok()?.verify(signed, &signature).is_ok();
+    let entry = |entry: &[u8; ENTRY]| {
+        let (digest, until) = entry.split_first_chunk::<32>()?;
+        let until = Millis::from_le_bytes(until.try_into().ok()?);
+        (until >= now).then_some((*digest, until))
+    };
+    holds.then(|| entries.iter().filter_map(entry).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES, Tokens, decode, encode};
+    use crate::limits;
+    use crate::token::{KeyKind, KeyPair};
+
+    fn tokens(count: usize) -> Tokens {
+        let entry = |n: usize| {
+            let mut digest = [0; 32];
+            digest[..8].copy_from_slice(&n.to_le_bytes());
+            (digest, 1000 + n as u64)
+        };
+        (0..count).map(entry).collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read_by_who_wrote_it_until_it_is_over() {
+        let key = KeyPair::generate(KeyKind::User).unwrap();
+        let trust = [7; 32];
+        for count in [0, 1, 100] {
+            let bytes = encode(&trust, tokens(count).into_iter(), &key);
+            assert_eq!(decode(&bytes, &trust, key.public(), 0), Some(tokens(count)));
+        }
+        let bytes = encode(&trust, tokens(10).into_iter(), &key);
+        let later = decode(&bytes, &trust, key.public(), 1004).unwrap();
+        assert_eq!(later.len(), 6);
+    }
+
+    #[test]
+    fn another_key_trust_or_byte_is_as_good_as_nothing() {
+        let (key, other) = (
+            KeyPair::generate(KeyKind::User),
+            KeyPair::generate(KeyKind::User),
+        );
+        let (key, other) = (key.unwrap(), other.unwrap());
+        let trust = [7; 32];
+        let bytes = encode(&trust, tokens(3).into_iter(), &key);
+        assert_eq!(decode(&bytes, &trust, other.public(), 0), None);
+        assert_eq!(decode(&bytes, &[8; 32], key.public(), 0), None);
+        for place in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[place] ^= 1;
+            assert_eq!(decode(&changed, &trust, key.public(), 0), None, "{place}");
+        }
+        for length in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..length], &trust, key.public(), 0), None);
+        }
+    }
+
+    #[test]
+    fn there_is_a_limit() {
+        let key = KeyPair::generate(KeyKind::User).unwrap();
+        let bytes = encode(
+            &[7; 32],
+            tokens(limits::VOUCHED_TOKENS + 9).into_iter(),
+            &key,
+        );
+        assert_eq!(bytes.len(), BYTES);
+        let read = decode(&bytes, &[7; 32], key.public(), 0).unwrap();
+        assert_eq!(read.len(), limits::VOUCHED_TOKENS);
+        let longer = [&bytes[..], &[0; 40]].concat();
+        assert_eq!(decode(&longer, &[7; 32], key.public(), 0), None);
+    }
+}
