@@ -24,14 +24,12 @@ use uuid::Uuid;
 use crate::call::{Aim, Answers, Call};
 use crate::error::ClientError;
 use crate::event::{Answer, Event};
+use crate::handful;
 use crate::letter::letters;
 use crate::party::{Party, now};
 use crate::secrets::{self, Ready};
 use crate::stats::Stats;
 use crate::telling::Telling;
-
-/// Replies that are verified together: enough for the batch to pay, few enough for the screen to move.
-pub(crate) const BATCH: usize = 1024;
 
 /// How long after the end of waiting the broker may say that it has sent everything.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
@@ -206,24 +204,26 @@ impl Gathering<'_> {
                 Err(_) => self.straggler(&mut replies).await,
             };
             let Some(first) = next else { break };
-            let mut messages = vec![first];
-            while messages.len() < BATCH
-                && let Some(message) = replies.try_next()
-            {
-                messages.push(message);
-            }
+            let messages = handful::take(first, &mut replies, self.outstanding()).await;
             self.take(messages, tell).await;
         }
         let _ = tell.send(Event::Finished(Box::new(self.stats()))).await;
     }
 
     fn is_over(&self) -> bool {
-        let enough = |count| self.tally.ok + self.tally.failed >= count;
+        self.outstanding() == 0
+    }
+
+    /// How many answers may still come that are waited for; as many as there can be where nobody knows.
+    fn outstanding(&self) -> usize {
         let all = match self.expected {
-            Some(_) => self.awaited.is_empty(),
-            None => self.nobody,
+            Some(_) => self.awaited.len(),
+            None if self.nobody => 0,
+            None => usize::MAX,
         };
-        all || self.call.expect.is_some_and(enough)
+        let had = self.tally.ok + self.tally.failed;
+        let wanted = self.call.expect.map(|count| count.saturating_sub(had));
+        wanted.map_or(all, |wanted| wanted.min(all))
     }
 
     /// What comes although it has been quiet, where nobody knows how many there are: a line is quiet too that is slow. So the broker is

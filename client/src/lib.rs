@@ -29,6 +29,7 @@ pub mod discovery;
 mod error;
 mod event;
 mod gather;
+mod handful;
 mod letter;
 mod limit;
 mod mail;

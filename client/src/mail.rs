@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::event::{Answer, Event};
-use crate::gather::BATCH;
+use crate::handful::MOST;
 use crate::party::{Party, now};
 use crate::telling::Telling;
 
@@ -96,7 +96,7 @@ impl Mail {
                 return Some(event);
             }
             let mut messages = vec![self.arriving.next().await?];
-            while messages.len() < BATCH
+            while messages.len() < MOST
                 && let Some(message) = self.arriving.try_next()
             {
                 messages.push(message);

@@ -23,7 +23,7 @@ pub(crate) struct Party {
     pub(crate) collective: Name,
     pub(crate) window: Window,
     /// Keys of nodes that have answered, by their tokens.
-    pub(crate) keys: Mutex<HashMap<Identity, Verified>>,
+    pub(crate) keys: Mutex<HashMap<Identity, Arc<Verified>>>,
 }
 
 impl Party {
@@ -37,12 +37,12 @@ impl Party {
     }
 
     /// Notes who answered. A service does not take a node's place.
-    pub(crate) fn note(&self, sender: &Verified) {
+    pub(crate) fn note(&self, sender: &Arc<Verified>) {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         match keys.get(&sender.identity) {
             Some(known) if known.key == sender.key => {}
             Some(known) if known.role == Role::Node && sender.role != Role::Node => {}
-            _ => drop(keys.insert(sender.identity.clone(), sender.clone())),
+            _ => drop(keys.insert(sender.identity.clone(), Arc::clone(sender))),
         }
     }
 

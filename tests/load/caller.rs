@@ -10,7 +10,7 @@ use muster_wire::sign::Signer;
 use muster_wire::token::Trust;
 
 use crate::floor::PATIENCE;
-use crate::process::{Stopwatch, Took};
+use crate::process::{Stopwatch, Took, look_away};
 
 /// A caller whom every node knows after its first call.
 pub(crate) struct Caller {
@@ -21,6 +21,10 @@ pub(crate) struct Caller {
     nodes: usize,
     /// The client that goes on from one measurement to the next.
     client: Client,
+    /// What it vouches for when it has heard every node once.
+    vouched: Vec<u8>,
+    /// How long it looks away once it has asked.
+    pub(crate) pause: Duration,
 }
 
 impl Caller {
@@ -41,31 +45,48 @@ impl Caller {
             collective.clone(),
             window,
         );
-        let caller = Self {
+        let mut caller = Self {
             url,
             signer,
             trust,
             collective,
             nodes,
             client,
+            vouched: Vec::new(),
+            pause: Duration::ZERO,
         };
-        caller.ping(&caller.client).await;
+        caller.ping(&caller.client, &[]).await;
+        caller.vouched = caller.client.vouch().unwrap();
         caller
     }
 
     /// Asks everybody by a client that knows all of them.
     pub(crate) async fn warm(&self) -> Took {
-        self.ping(&self.client).await
+        self.ping(&self.client, &[]).await
     }
 
-    /// Asks everybody by a client that has just connected, as this caller or another; connecting does not count.
-    pub(crate) async fn fresh(&self, other: Option<Signer>) -> Took {
-        let signer = other.unwrap_or_else(|| self.signer.clone());
+    /// Asks everybody as a command does: by a client that has just connected, and remembers what earlier ones have verified.
+    pub(crate) async fn command(&self) -> Took {
+        self.fresh(self.signer.clone(), &self.vouched).await
+    }
+
+    /// Asks everybody by a client that knows nobody's token.
+    pub(crate) async fn forgetful(&self) -> Took {
+        self.fresh(self.signer.clone(), &[]).await
+    }
+
+    /// Asks everybody as a caller of whom nobody has heard.
+    pub(crate) async fn newcomer(&self, signer: Signer) -> Took {
+        self.fresh(signer, &[]).await
+    }
+
+    /// Asks everybody by a client that has just connected; connecting does not count, reading its memory does.
+    async fn fresh(&self, signer: Signer, vouched: &[u8]) -> Took {
         let bus = connect(&self.url, &signer, Kind::Command).await;
         bus.confirm().await.unwrap();
         let (trust, collective) = (self.trust.clone(), self.collective.clone());
         let client = Client::new(bus, signer, trust, collective, Window::default());
-        let took = self.ping(&client).await;
+        let took = self.ping(&client, vouched).await;
         client.close().await.unwrap();
         took
     }
@@ -76,11 +97,14 @@ impl Caller {
     }
 
     /// From the call to its end; all nodes must have answered, and all must be believed.
-    async fn ping(&self, client: &Client) -> Took {
+    async fn ping(&self, client: &Client, vouched: &[u8]) -> Took {
         let mut call = ping(Aim::Filter(Filter::default()), PATIENCE);
         call.expect = Some(self.nodes);
         let watch = Stopwatch::start();
-        let stats = finish(client, call).await;
+        if !vouched.is_empty() {
+            assert!(client.recall(vouched) >= self.nodes);
+        }
+        let stats = finish_after(client, call, self.pause).await;
         let took = watch.stop();
         let whole = stats.ok == self.nodes && stats.disbelieved == 0 && stats.incomplete.is_none();
         assert!(
@@ -101,9 +125,15 @@ pub(crate) fn ping(aim: Aim, wait: Duration) -> Call {
 
 /// Makes a call and takes its events until it is over.
 pub(crate) async fn finish(client: &Client, call: Call) -> Box<Stats> {
+    finish_after(client, call, Duration::ZERO).await
+}
+
+/// The same, looking away for so long once the question is out: with its thread stopped, answers wait at the broker.
+async fn finish_after(client: &Client, call: Call, pause: Duration) -> Box<Stats> {
     let mut events = client.call(call);
     loop {
         match events.next().await.unwrap() {
+            Event::Published { .. } if !pause.is_zero() => look_away(pause),
             Event::Finished(stats) => return stats,
             Event::Failed(error) => panic!("{error}"),
             _ => {}

@@ -127,9 +127,10 @@ impl Fleet {
         let took = match contender {
             Contender::First => {
                 let newcomer = self.organisation.caller("newcomer");
-                self.caller.fresh(Some(newcomer)).await
+                self.caller.newcomer(newcomer).await
             }
-            Contender::Command => self.caller.fresh(None).await,
+            Contender::Command => self.caller.command().await,
+            Contender::NewClient => self.caller.forgetful().await,
             _ => self.caller.warm().await,
         };
         for log in self.crowd.logs() {

@@ -13,7 +13,7 @@ use muster_tests::nats_server::NatsServer;
 use sha2::{Digest as _, Sha256};
 
 use crate::measure::Contender;
-use crate::process::{Stopwatch, Took};
+use crate::process::{Stopwatch, Took, look_away};
 
 /// Bytes of a question, without its signature.
 const QUESTION: usize = 200;
@@ -87,6 +87,8 @@ pub(crate) struct Asker {
     node_keys: Vec<VerifyingKey>,
     answers: Subscriber,
     reply_to: String,
+    /// How long it looks away once it has asked.
+    pub(crate) pause: Duration,
 }
 
 impl Asker {
@@ -104,6 +106,7 @@ impl Asker {
                 .collect(),
             answers,
             reply_to,
+            pause: Duration::ZERO,
         }
     }
 
@@ -152,6 +155,10 @@ impl Asker {
             .client
             .publish_with_reply(subject, reply_to, payload.into());
         published.await.unwrap();
+        if !self.pause.is_zero() {
+            self.client.flush().await.unwrap();
+            look_away(self.pause);
+        }
     }
 
     fn verify(&self, answers: &[Message]) {

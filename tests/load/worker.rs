@@ -12,6 +12,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::Duration;
 
 use clap::Subcommand;
 use muster_client::Person;
@@ -120,7 +121,11 @@ pub(crate) struct Door {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Question {
-    Measure(Contender),
+    Measure {
+        contender: Contender,
+        /// How long an asker looks away once it has asked.
+        pause: Duration,
+    },
 }
 
 /// What the worker says.
@@ -175,7 +180,12 @@ impl Worker {
 
     /// One measurement.
     pub(crate) fn measure(&mut self, contender: Contender) -> Took {
-        let word = serde_json::to_string(&Question::Measure(contender)).unwrap();
+        self.measure_after(contender, Duration::ZERO)
+    }
+
+    /// One measurement by an asker that looks away for so long once it has asked.
+    pub(crate) fn measure_after(&mut self, contender: Contender, pause: Duration) -> Took {
+        let word = serde_json::to_string(&Question::Measure { contender, pause }).unwrap();
         writeln!(self.questions.as_mut().unwrap(), "{word}").unwrap();
         match self.answer() {
             Answer::Took(took) => took,
@@ -223,8 +233,8 @@ pub(crate) fn serve(part: Part) {
 async fn work(part: Part) {
     let (mut subject, door) = Subject::of(part).await;
     say(&Answer::Ready(door));
-    while let Some(Question::Measure(contender)) = question().await {
-        say(&Answer::Took(subject.measure(contender).await));
+    while let Some(Question::Measure { contender, pause }) = question().await {
+        say(&Answer::Took(subject.measure(contender, pause).await));
     }
 }
 
@@ -281,15 +291,22 @@ impl Subject {
         }
     }
 
-    async fn measure(&mut self, contender: Contender) -> Took {
+    async fn measure(&mut self, contender: Contender, pause: Duration) -> Took {
         match self {
             Self::Floor(floor) => floor.measure(contender).await,
             Self::Muster(fleet) => fleet.measure(contender).await,
-            Self::FloorAsker(asker) => asker.measure(contender).await,
-            Self::MusterAsker(caller) if contender == Contender::Command => {
-                caller.fresh(None).await
+            Self::FloorAsker(asker) => {
+                asker.pause = pause;
+                asker.measure(contender).await
             }
-            Self::MusterAsker(caller) => caller.warm().await,
+            Self::MusterAsker(caller) => {
+                caller.pause = pause;
+                match contender {
+                    Contender::Command => caller.command().await,
+                    Contender::NewClient => caller.forgetful().await,
+                    _ => caller.warm().await,
+                }
+            }
         }
     }
 }
