@@ -280,6 +280,11 @@ impl Core {
         self.audit.reopen()
     }
 
+    /// Forgets requests that are over, which every new one does too: for a node that nobody asks any more.
+    pub fn forget(&self) {
+        self.seen.forget(self.clock.now());
+    }
+
     /// What the daemon has counted.
     pub fn counted(&self) -> Stats {
         self.counters.stats(self.started)

@@ -301,13 +301,14 @@ impl Life {
         }
     }
 
-    /// Collects facts and reads classes at the configured interval.
+    /// Collects facts and reads classes at the configured interval, and forgets what is over.
     async fn refresh(self) {
         let mut interval =
             tokio::time::interval(self.config.facts.refresh.max(Duration::from_secs(1)));
         interval.tick().await;
         loop {
             interval.tick().await;
+            self.core.forget();
             self.collect().await;
         }
     }

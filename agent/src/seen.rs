@@ -103,8 +103,7 @@ impl Seen {
         expires: Millis,
         now: Millis,
     ) -> Result<Insertion, SeenError> {
-        let steady = Millis::try_from(self.began.elapsed().as_millis()).unwrap_or(Millis::MAX);
-        let now = Now { wall: now, steady };
+        let now = self.now(now);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { cache, journal } = &mut *inner;
         let insertion = cache.insert(caller, request, expires, now);
@@ -120,6 +119,17 @@ impl Seen {
             })?;
         }
         Ok(insertion)
+    }
+
+    /// Forgets what is over, also when nobody asks anything any more.
+    pub fn forget(&self, now: Millis) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.cache.forget(self.now(now));
+    }
+
+    fn now(&self, wall: Millis) -> Now {
+        let steady = Millis::try_from(self.began.elapsed().as_millis()).unwrap_or(Millis::MAX);
+        Now { wall, steady }
     }
 
     /// Forces what was noted to disk. Blocks.

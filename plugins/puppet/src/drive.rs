@@ -3,46 +3,34 @@
 //! The order is what makes the limit hold: the lock comes before the permit, so that nobody holds a permit and waits for his own
 //! node; and the permit comes before the program, so that its first second counts too.
 
+mod turn;
+mod work;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_api::system::command::Cancel;
-use muster_api::system::error::chain;
-use muster_api::system::{StateDir, System};
+use muster_api::system::System;
 use muster_api::wire::identity::Name;
-use muster_engine::lock::{self, LockError, OwnLock, RunLock};
-use muster_permits::PermitError;
+use muster_engine::lock;
 use tokio::task::JoinError;
 
-use crate::arguments::Wish;
 use crate::files::look;
-use crate::files::report::{Mark, Report};
+use crate::files::report::Report;
 use crate::files::summary::Summary;
-use crate::native;
 use crate::options::Engine;
 use crate::outcome::{Outcome, Reason, State};
 use crate::permit::{Room, Wanted};
 use crate::places::{self, Places};
-use crate::program::{self, Prepared, StartError};
-use crate::record::{Record, Step};
+use crate::program;
+use crate::record::Record;
 use crate::runs::{Asked, Live, Runs, millis};
-use crate::session::{Ended, Stop};
+use crate::session::Ended;
 use crate::verdict::{self, Evidence};
-
-/// How often a lock that others hold is looked at.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// Why a run ends here, without a result.
 #[derive(Debug)]
 pub(crate) struct GivenUp(Reason, String);
-
-/// The node's lock, while the run goes on.
-#[expect(dead_code, reason = "held until they are dropped")]
-enum Locked {
-    Own(OwnLock),
-    All(RunLock),
-}
 
 /// A run at work.
 #[derive(Debug)]
@@ -324,226 +312,6 @@ impl Drive {
         })
         .await
         .map(Option::unwrap_or_default)
-    }
-
-    /// Starts a program, and writes down which.
-    async fn start(&mut self, wish: Wish, targets: Vec<String>) -> Result<(), GivenUp> {
-        let name = if self.record.before_replay.is_some() {
-            "replay"
-        } else {
-            "run"
-        };
-        let directory = self.runs.records.place(self.record.id).join(name);
-        let (options, engine) = (self.runs.options.clone(), self.runs.engine_dir());
-        let (system, trace) = (Arc::clone(&self.system), self.trace.clone());
-        let begin = move || {
-            let places = Places::find(&options, &*system).map_err(StartError::from)?;
-            let mark = program::report(&*system, &places).map(|report| report.mark());
-            let prepared = Prepared {
-                options: &options,
-                system: &*system,
-                places: &places,
-                directory,
-                wish: &wish,
-                owed: program::owed(&engine),
-                trace,
-            };
-            let program = prepared.start(targets)?;
-            Ok((places, mark, program))
-        };
-        let started: Result<_, StartError> = blocking(begin).await?;
-        let (places, mark, program) =
-            started.map_err(|error| GivenUp(Reason::NotStarted, chain(&error)))?;
-        self.places = Some(places);
-        self.began(program, mark)?;
-        self.state(State::Starting);
-        Ok(())
-    }
-
-    fn began(&mut self, begun: program::Begun, mark: Option<Mark>) -> Result<(), GivenUp> {
-        let timeout = self.runs.options.timeout.saturating_mul(1000);
-        self.record.step = Some(Step {
-            process: begun.process,
-            directory: begun.directory,
-            mark,
-            targets: begun.targets,
-            until: millis(&*self.system).saturating_add(timeout),
-        });
-        self.record.outcome.state = State::Starting;
-        self.runs
-            .records
-            .write(&self.record)
-            .map_err(|error| GivenUp(Reason::NotStarted, chain(&error)))
-    }
-
-    /// Follows the program that was started until it has ended, by itself or because it must.
-    async fn follow(&mut self, room: &Room) -> Result<Ended, GivenUp> {
-        let Some(step) = self.record.step.clone() else {
-            return Err(GivenUp(
-                Reason::NotStarted,
-                "nothing was started".to_owned(),
-            ));
-        };
-        let left = step.until.saturating_sub(millis(&*self.system));
-        let wish_to_end = Arc::new(Stop::default());
-        let catalog = self
-            .places
-            .as_ref()
-            .and_then(|places| program::catalog_path(&self.runs.options, places, &*self.system));
-        let follow = program::Follow {
-            system: Arc::clone(&self.system),
-            engine: self.runs.engine_dir(),
-            run: self.record.id.to_string(),
-            is_noop: self.record.wish.noop == Some(true),
-            catalog,
-            step,
-            stop: Arc::clone(&wish_to_end),
-            grace: Duration::from_secs(self.runs.options.grace),
-        };
-        let live = Arc::clone(&self.live);
-        let applying = move || {
-            live.outcome
-                .send_modify(|outcome| outcome.state = State::Applying);
-        };
-        let mut work = tokio::task::spawn_blocking(move || follow.until_its_end(applying));
-        let end = tokio::time::sleep(Duration::from_millis(left));
-        let mut end = std::pin::pin!(end);
-        let mut is_stopped = false;
-        let ended = loop {
-            tokio::select! {
-                ended = &mut work => break ended,
-                () = room.lost(), if !is_stopped => wish_to_end.raise(Reason::Fenced),
-                () = self.live.cancel.cancelled(), if !is_stopped => wish_to_end.raise(Reason::Cancelled),
-                () = &mut end, if !is_stopped => wish_to_end.raise(Reason::Timeout),
-            }
-            is_stopped = true;
-        };
-        self.record.outcome.state = self.live.outcome.borrow().state;
-        ended
-            .map_err(|error| broken(&error))?
-            .map_err(|error| GivenUp(Reason::NoReport, chain(&error)))
-    }
-
-    async fn native(&mut self, room: &Room) -> Result<(), GivenUp> {
-        self.record.outcome.started_at = Some(millis(&*self.system));
-        self.state(State::Applying);
-        let (system, wish) = (Arc::clone(&self.system), self.record.wish.clone());
-        let (engine, catalog) = (self.runs.engine_dir(), self.runs.options.catalog.clone());
-        let (host, id) = (self.host.clone(), self.record.id.to_string());
-        let cancel = Cancel::default();
-        let flag = cancel.clone();
-        let mut work = tokio::task::spawn_blocking(move || {
-            let who = (host.as_str(), id);
-            native::apply(&system, &engine, catalog.as_deref(), &wish, who, cancel)
-        });
-        let timeout = Duration::from_secs(self.runs.options.timeout);
-        let stopped = tokio::select! {
-            result = &mut work => {
-                native::judge(&mut self.record.outcome, result.map_err(|error| broken(&error))?);
-                return Ok(());
-            }
-            () = room.lost() => Reason::Fenced,
-            () = self.live.cancel.cancelled() => Reason::Cancelled,
-            () = tokio::time::sleep(timeout) => Reason::Timeout,
-        };
-        flag.cancel();
-        native::judge(
-            &mut self.record.outcome,
-            work.await.map_err(|error| broken(&error))?,
-        );
-        Err(GivenUp(stopped, verdict::stopped(stopped).to_owned()))
-    }
-
-    /// The node's own lock; Puppet's too, when our own engine is to run.
-    async fn lock(&self, until: Instant) -> Result<Locked, GivenUp> {
-        loop {
-            let (engine, states) = (self.runs.engine_dir(), self.puppet_state());
-            let is_native = self.runs.options.engine == Engine::Native;
-            let taken = tokio::task::spawn_blocking(move || {
-                if is_native {
-                    return native::lock(&engine, &states, Duration::ZERO).map(Locked::All);
-                }
-                let state = StateDir::open(&engine)?;
-                OwnLock::take(&state, Duration::ZERO).map(Locked::Own)
-            });
-            match taken.await.map_err(|error| broken(&error))? {
-                Ok(lock) => return Ok(lock),
-                Err(LockError::Disabled { reason }) => {
-                    return Err(GivenUp(Reason::Disabled, verdict::disabled(&reason)));
-                }
-                Err(error @ LockError::System(_)) => {
-                    return Err(GivenUp(Reason::NotStarted, chain(&error)));
-                }
-                Err(error) => self.pause(until, &error.to_string()).await?,
-            }
-        }
-    }
-
-    /// Waits until no Puppet of somebody else's runs here.
-    async fn quiet(&self, until: Instant) -> Result<(), GivenUp> {
-        loop {
-            self.check_disabled()?;
-            let Some(pid) = self.foreign() else {
-                return Ok(());
-            };
-            let held = format!("Puppet is applying a catalog (process {pid})");
-            self.pause(until, &held).await?;
-        }
-    }
-
-    async fn pause(&self, until: Instant, held: &str) -> Result<(), GivenUp> {
-        if Instant::now() >= until {
-            return Err(too_long(held));
-        }
-        tokio::select! {
-            () = self.live.cancel.cancelled() => Err(cancelled()),
-            () = tokio::time::sleep(LOOK) => Ok(()),
-        }
-    }
-
-    async fn enter(&mut self) -> Result<Room, GivenUp> {
-        if self.wanted.limit.is_none() {
-            return Ok(Room::default());
-        }
-        self.state(State::WaitingPermit);
-        let waited = Instant::now();
-        let (desk, id) = (&self.runs.desk, self.record.id);
-        let entered = Room::enter(desk, &self.wanted, id, &self.live.cancel).await;
-        self.record.outcome.waited_permit += waited.elapsed().as_secs_f64();
-        entered.map_err(|error| match error {
-            PermitError::Cancelled { .. } => cancelled(),
-            error => GivenUp(Reason::NoPermit, chain(&error)),
-        })
-    }
-
-    /// Gives the permit back; from then on it is somebody else's turn.
-    async fn leave(&mut self, room: Room) {
-        if let Some(started) = self.record.outcome.started_at {
-            let now = millis(&*self.system);
-            self.record.outcome.finished_at = Some(now);
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "a run takes less than 2^52 milliseconds"
-            )]
-            let duration = now.saturating_sub(started) as f64 / 1000.0;
-            self.record.outcome.duration = Some(duration);
-        }
-        room.release().await;
-    }
-
-    fn check_disabled(&self) -> Result<(), GivenUp> {
-        match lock::disabled(&self.puppet_state()) {
-            Some(reason) => Err(GivenUp(Reason::Disabled, verdict::disabled(&reason))),
-            None => Ok(()),
-        }
-    }
-
-    /// A Puppet that somebody else started. When our own engine runs, its lock keeps others out instead.
-    fn foreign(&self) -> Option<u32> {
-        if self.runs.options.engine == Engine::Native {
-            return None;
-        }
-        lock::applying(&self.puppet_state())
     }
 
     fn puppet_state(&self) -> Vec<PathBuf> {

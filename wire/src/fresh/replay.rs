@@ -17,6 +17,9 @@ use crate::Millis;
 /// How many requests are remembered unless told otherwise; about 13 MB when full.
 pub const DEFAULT_CAPACITY: usize = 100_000;
 
+/// Room for so many is not worth giving back.
+const ROOM: usize = 256;
+
 /// A restart does not know for how long the clock has been right: what was over for less than this is remembered once more,
 const JUMP: Millis = 90 * 60 * 1000;
 
@@ -174,8 +177,17 @@ impl SeenCache {
         }
     }
 
-    /// Forgets what nobody can replay any more.
-    fn forget(&mut self, now: Now) {
+    /// Forgets what nobody can replay any more, as every [`Self::insert`] does, and gives its room back.
+    pub fn forget(&mut self, now: Now) {
+        self.forget_past(now);
+        let room = 4 * self.seen.len().max(ROOM);
+        if self.seen.capacity() > room {
+            self.seen.shrink_to(room / 2);
+            self.by_expiry.shrink_to(room / 2);
+        }
+    }
+
+    fn forget_past(&mut self, now: Now) {
         while let Some(Reverse((expires, entry))) = self.by_expiry.peek()
             && *expires < now.wall
         {
@@ -208,5 +220,29 @@ impl Life {
             wall,
             steady: now.steady.saturating_add(left),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Now, SeenCache};
+    use uuid::Uuid;
+
+    #[test]
+    fn what_a_flood_has_taken_is_given_back() {
+        let mut cache = SeenCache::default();
+        let at = |ms| Now {
+            wall: ms,
+            steady: ms,
+        };
+        for _ in 0..50_000 {
+            cache.insert(&[1; 32], Uuid::now_v7(), 1000, at(0));
+        }
+        assert!(cache.seen.capacity() >= 50_000);
+        cache.forget(at(1000));
+        assert_eq!(cache.len(), 50_000);
+        cache.forget(at(1001));
+        assert!(cache.is_empty() && cache.held.is_empty());
+        assert!(cache.seen.capacity() < 2000 && cache.by_expiry.capacity() < 2000);
     }
 }

@@ -73,7 +73,9 @@ pub(super) fn decode(
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES, Tokens, decode, encode};
+    use proptest::prelude::*;
+
+    use super::{BYTES, ENTRY, MAGIC, Tokens, decode, encode};
     use crate::limits;
     use crate::token::{KeyKind, KeyPair};
 
@@ -133,5 +135,20 @@ mod tests {
         assert_eq!(read.len(), limits::VOUCHED_TOKENS);
         let longer = [&bytes[..], &[0; 40]].concat();
         assert_eq!(decode(&longer, &[7; 32], key.public(), 0), None);
+    }
+
+    proptest! {
+        /// Also what its keeper has signed must be whole entries, and is read then, whatever is in them.
+        #[test]
+        fn whatever_was_signed_is_read_whole_or_not_at_all(content: Vec<u8>, now: u64) {
+            let key = KeyPair::from_raw(KeyKind::User, &[9; 32]);
+            let mut bytes = [MAGIC.as_slice(), &[7; 32], &content].concat();
+            bytes.extend_from_slice(&key.sign(&bytes).to_bytes());
+            let read = decode(&bytes, &[7; 32], key.public(), now);
+            prop_assert_eq!(read.is_some(), content.len().is_multiple_of(ENTRY));
+            let alive = read.unwrap_or_default();
+            prop_assert!(alive.len() <= content.len() / ENTRY);
+            prop_assert!(alive.values().all(|until| *until >= now));
+        }
     }
 }
