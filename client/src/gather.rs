@@ -15,7 +15,7 @@ use std::time::Duration;
 use muster_bus::{Bytes, Disturbance, Mark, Message, Subscription};
 use muster_wire::identity::Identity;
 use muster_wire::progress::Progress;
-use muster_wire::sign::{Expected, Kind, OpenReply, Refusal, open_progress, open_replies};
+use muster_wire::sign::{Kind, OpenReply, Refusal, open_progress};
 use muster_wire::subject;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -26,6 +26,7 @@ use crate::error::ClientError;
 use crate::event::{Answer, Event};
 use crate::handful;
 use crate::letter::letters;
+use crate::open::{self, Question};
 use crate::party::{Party, now};
 use crate::secrets::{self, Ready};
 use crate::stats::Stats;
@@ -273,21 +274,21 @@ impl Gathering<'_> {
             self.nobody_at(silence.subject(), tell).await;
         }
         // A node's progress comes before its answer, and is told before it.
-        let (told, payloads): (Vec<_>, Vec<_>) = answers
+        let (told, replies): (Vec<Bytes>, Vec<Bytes>) = answers
             .iter()
-            .map(Message::payload)
+            .map(|answer| answer.payload().clone())
             .partition(|bytes| self.call.stream && Kind::of_answer(bytes) == Kind::Progress);
-        let expected = Expected {
-            request: Some(self.id),
-            agent: &self.call.agent,
-            action: &self.call.action,
+        let question = Question {
+            request: self.id,
+            agent: self.call.agent.clone(),
+            action: self.call.action.clone(),
         };
-        let trust = self.party.trust();
+        let (trust, expected) = (self.party.trust(), question.expected());
         for progress in open_progress(&told, &expected, &trust, &self.party.tokens, now()) {
             self.hear(progress, tell).await;
         }
         let came = Instant::now();
-        let opened = open_replies(&payloads, &expected, &trust, &self.party.tokens, now());
+        let opened = open::open(self.party, &question, replies).await;
         let at = Instant::now();
         let count = u32::try_from(opened.len()).unwrap_or(u32::MAX).max(1);
         let verifying = (at - came) / count;

@@ -7,7 +7,7 @@ use muster_bus::{Message, Subscription};
 use tokio::time::{Instant, timeout_at};
 
 /// Most that are verified together: enough for the equation to pay, few enough for the screen to move.
-pub(crate) const MOST: usize = 1024;
+pub(crate) const MOST: usize = 2048;
 
 /// So many are worth no further waiting.
 const ENOUGH: usize = 256;

@@ -33,6 +33,7 @@ mod handful;
 mod letter;
 mod limit;
 mod mail;
+mod open;
 mod party;
 mod person;
 mod rollout;
