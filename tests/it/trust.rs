@@ -287,6 +287,57 @@ async fn a_node_cannot_answer_for_another() {
     assert_eq!(stats.disbelieved, 1);
 }
 
+/// A large handful is opened on several processors: everybody's answer is still everybody's own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_answers_at_once_only_the_forged_are_not_believed() {
+    const MANY: usize = 600;
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let answerers: Vec<Signer> = (0..MANY)
+        .map(|n| organisation.node(&format!("node{n}.example.net")))
+        .collect();
+    let bus = connect(&server, &answerers[0]).await;
+    let mut requests = bus
+        .subscribe_all(&["muster.*.*.all".to_owned()])
+        .await
+        .unwrap();
+
+    let mut call = Call::new(
+        "rpcutil",
+        "ping",
+        Aim::Filter(muster_wire::filter::Filter::default()),
+    )
+    .unwrap();
+    call.wait = MOMENT * 10;
+    let answering = async {
+        let message = requests[0].next().await.unwrap();
+        let body: serde_json::Value = serde_json::from_slice(message.payload()).unwrap();
+        for (n, answerer) in answerers.iter().enumerate() {
+            let reply = json!({
+                "request": body["body"]["id"], "sender": answerer.identity(), "agent": "rpcutil", "action": "ping",
+                "statuscode": 0, "statusmsg": "OK", "data": {"pong": n}, "time": now(), "took": 0,
+            });
+            let mut sealed = String::from_utf8(seal(Kind::Reply, &reply, answerer).unwrap()).unwrap();
+            if n % 7 == 3 {
+                sealed = sealed.replace("\"took\":0", "\"took\":1");
+            }
+            bus.publish(message.reply_to().unwrap(), sealed.into())
+                .await
+                .unwrap();
+        }
+        bus.flush().await.unwrap();
+    };
+    let ((answers, stats), ()) = tokio::join!(caller.call(call), answering);
+    let forged = (0..MANY).filter(|n| n % 7 == 3).count();
+    assert_eq!((stats.disbelieved, answers.len()), (forged, MANY - forged));
+    for answer in answers {
+        let said = answer.reply.data["pong"].as_u64().unwrap();
+        assert_eq!(answer.reply.sender.to_string(), format!("node{said}.example.net"));
+        assert_ne!(said % 7, 3);
+    }
+}
+
 #[tokio::test]
 async fn a_request_that_names_others_is_not_ours() {
     let world = World::new(|_| {}).await;
