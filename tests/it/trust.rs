@@ -331,9 +331,9 @@ async fn of_many_answers_at_once_only_the_forged_are_not_believed() {
     let ((answers, stats), ()) = tokio::join!(caller.call(call), answering);
     let forged = (0..MANY).filter(|n| n % 7 == 3).count();
     assert_eq!((stats.disbelieved, answers.len()), (forged, MANY - forged));
-    for answer in answers {
+    for (sender, answer) in answers {
         let said = answer.reply.data["pong"].as_u64().unwrap();
-        assert_eq!(answer.reply.sender.to_string(), format!("node{said}.example.net"));
+        assert_eq!(sender.to_string(), format!("node{said}.example.net"));
         assert_ne!(said % 7, 3);
     }
 }
