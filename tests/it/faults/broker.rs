@@ -11,6 +11,7 @@ use muster_tests::cluster::Cluster;
 use muster_tests::organisation::{Organisation, connect, options};
 use muster_tests::{await_answer, await_state};
 use muster_wire::identity::Identity;
+use muster_wire::stores::PERMITS;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -155,4 +156,33 @@ async fn a_cluster_that_is_restarted_server_by_server_answers_and_keeps_its_stor
     .await;
     assert_memory_is_back(before);
     drop(connect(&cluster, &organisation.caller("late")).await);
+}
+
+/// A leader that changes, or a server that has not learnt yet where a store is: nobody hears a write, and the broker says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_nobody_hears_is_written_when_somebody_does() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let service = connect(&server, &organisation.service("writer")).await;
+    let (master, _heard) = organisation.spy(&server).await;
+    let bucket = service.bucket(PERMITS.name).await.unwrap();
+    let all = |value: &'static str| Bytes::from_static(value.as_bytes());
+    bucket.put("pool.a", all("before")).await.unwrap();
+
+    let remove = format!("$JS.API.STREAM.DELETE.KV_{}", PERMITS.name);
+    master.request(&remove, Bytes::new()).await.unwrap();
+    let unheard = async { tokio::join!(bucket.put("pool.a", all("one")), bucket.create("pool.b", all("two"))) };
+    let made_again = async {
+        // The first write of each was not heard by anybody when this is.
+        let nobody = bucket.get("pool.a").await;
+        assert!(nobody.is_err(), "{nobody:?}");
+        service.declare(&PERMITS, 1).await.unwrap()
+    };
+    let ((put, created), bucket) = tokio::join!(unheard, made_again);
+    put.unwrap();
+    created.unwrap();
+    for (key, value) in [("pool.a", "one"), ("pool.b", "two")] {
+        let entry = bucket.get(key).await.unwrap().unwrap();
+        assert_eq!(entry.value.unwrap(), value);
+    }
 }

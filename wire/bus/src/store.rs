@@ -2,16 +2,26 @@
 //!
 //! A bucket ([`Store`]) is declared once by whoever may ([`Bus::declare`]), and opened by everybody else.
 
+use std::error::Error;
+use std::time::Duration;
+
 use async_nats::jetstream;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::kv;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use muster_wire::stores::Store;
+use tokio::time::{Instant, sleep};
 
 use crate::connection::Bus;
 
 /// Largest value of any bucket, in bytes: well below what the broker takes as one message.
 const MAX_VALUE: i32 = 512 * 1024;
+
+/// How long a bucket that is there may have nobody who writes it.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Between two tries meanwhile.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Why a store did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -124,12 +134,14 @@ impl Bucket {
 
     /// Writes the key, whatever was there; gives the revision.
     pub async fn put(&self, key: &str, value: Bytes) -> Result<u64, StoreError> {
-        self.0.put(key, value).await.map_err(self.failed("write"))
+        heard(|| self.0.put(key, value.clone()))
+            .await
+            .map_err(self.failed("write"))
     }
 
     /// Writes a key that has no value.
     pub async fn create(&self, key: &str, value: Bytes) -> Result<u64, StoreError> {
-        match self.0.create(key, value).await {
+        match heard(|| self.0.create(key, value.clone())).await {
             Ok(revision) => Ok(revision),
             Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => {
                 Err(StoreError::Conflict {
@@ -142,7 +154,7 @@ impl Bucket {
 
     /// Writes a key that nobody has written since that revision.
     pub async fn update(&self, key: &str, value: Bytes, revision: u64) -> Result<u64, StoreError> {
-        match self.0.update(key, value, revision).await {
+        match heard(|| self.0.update(key, value.clone(), revision)).await {
             Ok(revision) => Ok(revision),
             Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
                 Err(StoreError::Conflict {
@@ -155,7 +167,9 @@ impl Bucket {
 
     /// Removes a key's value, whatever it was.
     pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.0.delete(key).await.map_err(self.failed("remove"))
+        heard(|| self.0.delete(key))
+            .await
+            .map_err(self.failed("remove"))
     }
 
     /// Everything below a pattern such as `puppet.>`, as it is now.
@@ -224,6 +238,30 @@ impl Watch {
     pub fn is_current(&self) -> bool {
         self.current
     }
+}
+
+/// Writes until somebody has heard it, for a while. A bucket that was opened may have nobody to write it for a moment: its leader changes,
+/// or a server of the cluster has not learnt yet where it is. The broker then says that nobody listens, so that nothing was written.
+async fn heard<T, E, W>(write: impl Fn() -> W) -> Result<T, E>
+where
+    E: Error + 'static,
+    W: Future<Output = Result<T, E>>,
+{
+    let latest = Instant::now() + SILENCE;
+    loop {
+        match write().await {
+            Err(error) if is_unheard(&error) && Instant::now() < latest => sleep(PAUSE).await,
+            done => return done,
+        }
+    }
+}
+
+/// Whether the broker says that nobody listened.
+fn is_unheard(error: &(dyn Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes
+        .filter_map(|error| error.downcast_ref::<PublishError>())
+        .any(|error| error.kind() == PublishErrorKind::StreamNotFound)
 }
 
 fn given(entry: kv::Entry) -> Entry {
