@@ -164,7 +164,7 @@ async fn dismiss(
 
 /// A call whose question is out.
 struct Gathering<'a> {
-    party: &'a Party,
+    party: &'a Arc<Party>,
     call: &'a Call,
     id: Uuid,
     mark: Mark,

@@ -318,7 +318,8 @@ async fn of_many_answers_at_once_only_the_forged_are_not_believed() {
                 "request": body["body"]["id"], "sender": answerer.identity(), "agent": "rpcutil", "action": "ping",
                 "statuscode": 0, "statusmsg": "OK", "data": {"pong": n}, "time": now(), "took": 0,
             });
-            let mut sealed = String::from_utf8(seal(Kind::Reply, &reply, answerer).unwrap()).unwrap();
+            let mut sealed =
+                String::from_utf8(seal(Kind::Reply, &reply, answerer).unwrap()).unwrap();
             if n % 7 == 3 {
                 sealed = sealed.replace("\"took\":0", "\"took\":1");
             }

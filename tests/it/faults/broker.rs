@@ -162,16 +162,23 @@ async fn a_cluster_that_is_restarted_server_by_server_answers_and_keeps_its_stor
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_nobody_hears_is_written_when_somebody_does() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.storing_broker().await;
     let service = connect(&server, &organisation.service("writer")).await;
-    let (master, _heard) = organisation.spy(&server).await;
+    let (master, everything) = organisation.spy(&server).await;
+    // It would be somebody who listens.
+    drop(everything);
     let bucket = service.bucket(PERMITS.name).await.unwrap();
     let all = |value: &'static str| Bytes::from_static(value.as_bytes());
     bucket.put("pool.a", all("before")).await.unwrap();
 
     let remove = format!("$JS.API.STREAM.DELETE.KV_{}", PERMITS.name);
     master.request(&remove, Bytes::new()).await.unwrap();
-    let unheard = async { tokio::join!(bucket.put("pool.a", all("one")), bucket.create("pool.b", all("two"))) };
+    let unheard = async {
+        tokio::join!(
+            bucket.put("pool.a", all("one")),
+            bucket.create("pool.b", all("two"))
+        )
+    };
     let made_again = async {
         // The first write of each was not heard by anybody when this is.
         let nobody = bucket.get("pool.a").await;

@@ -141,14 +141,16 @@ impl Bucket {
 
     /// Writes a key that has no value.
     pub async fn create(&self, key: &str, value: Bytes) -> Result<u64, StoreError> {
-        match heard(|| self.0.create(key, value.clone())).await {
-            Ok(revision) => Ok(revision),
-            Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => {
-                Err(StoreError::Conflict {
-                    key: key.to_owned(),
-                })
+        let conflict = match self.update(key, value.clone(), 0).await {
+            Err(conflict @ StoreError::Conflict { .. }) => conflict,
+            done => return done,
+        };
+        // That it was removed is a change of the key too, and the last one.
+        match self.0.entry(key).await.map_err(self.failed("read"))? {
+            Some(entry) if entry.operation != kv::Operation::Put => {
+                self.update(key, value, entry.revision).await
             }
-            Err(error) => Err(self.failed("write")(error)),
+            _ => Err(conflict),
         }
     }
 
@@ -218,7 +220,7 @@ impl Bucket {
         }
     }
 
-    fn failed<E: std::error::Error>(&self, what: &'static str) -> impl FnOnce(E) -> StoreError {
+    fn failed<E: Error>(&self, what: &'static str) -> impl FnOnce(E) -> StoreError {
         failed(what, self.name())
     }
 }
@@ -258,10 +260,14 @@ where
 
 /// Whether the broker says that nobody listened.
 fn is_unheard(error: &(dyn Error + 'static)) -> bool {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes
-        .filter_map(|error| error.downcast_ref::<PublishError>())
-        .any(|error| error.kind() == PublishErrorKind::StreamNotFound)
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<PublishError>() {
+            return error.kind() == PublishErrorKind::StreamNotFound;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 fn given(entry: kv::Entry) -> Entry {
@@ -274,7 +280,7 @@ fn given(entry: kv::Entry) -> Entry {
     }
 }
 
-fn failed<E: std::error::Error>(what: &'static str, bucket: &str) -> impl FnOnce(E) -> StoreError {
+fn failed<E: Error>(what: &'static str, bucket: &str) -> impl FnOnce(E) -> StoreError {
     let bucket = bucket.to_owned();
     move |error| StoreError::Failed {
         what,
