@@ -422,7 +422,6 @@ pub(crate) fn as_party(options: Options, signer: &Signer) -> Options {
         name: signer.identity().to_string(),
         secret: Some(secret(signer)),
         inbox_prefix: Some(subject::inbox_prefix(&signer.public().to_string())),
-        asks_stores: true,
         ..options
     }
 }

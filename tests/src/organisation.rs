@@ -313,8 +313,5 @@ pub fn options(server: &impl Broker, party: &Signer) -> Options {
     let addresses = server.urls().iter().map(parse).collect();
     let mut options = Options::command(party.identity().as_str(), addresses);
     options.secret = Some(muster_agent::assemble::secret(party));
-    // Whoever may ask agents is a caller.
-    let tags = &party.claims().nats.tags;
-    options.asks_stores = !tags.iter().any(|tag| tag.starts_with("agent:"));
     options
 }

@@ -122,9 +122,6 @@ pub struct Options {
     pub retry_first: bool,
     /// Messages that a subscription holds before it drops.
     pub subscription_capacity: usize,
-    /// Whether the party may ask how the fleet's stores are, as nodes and services may: the answer shows that the broker has worked
-    /// through everything before ([`Bus::confirm`]).
-    pub asks_stores: bool,
 }
 
 impl Options {
@@ -139,7 +136,6 @@ impl Options {
             backoff: Backoff::COMMAND,
             retry_first: false,
             subscription_capacity: 65_536,
-            asks_stores: false,
         }
     }
 
@@ -171,7 +167,7 @@ impl Options {
                 servers: listed,
                 problem: chain(&error),
             })?;
-        Ok(Bus::new(client, journal, self.asks_stores))
+        Ok(Bus::new(client, journal))
     }
 
     fn addresses(&self) -> Result<Vec<async_nats::ServerAddr>, BusError> {

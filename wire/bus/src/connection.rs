@@ -31,8 +31,6 @@ pub struct Bus {
     journal: Arc<Journal>,
     /// Whether the connection is somebody else's to close.
     lent: bool,
-    /// See [`crate::Options::asks_stores`].
-    asks_stores: bool,
 }
 
 /// What a connection has carried, over all its lives.
@@ -105,16 +103,11 @@ impl Subscription {
 }
 
 impl Bus {
-    pub(crate) fn new(
-        client: async_nats::Client,
-        journal: Arc<Journal>,
-        asks_stores: bool,
-    ) -> Self {
+    pub(crate) fn new(client: async_nats::Client, journal: Arc<Journal>) -> Self {
         Self {
             client,
             journal,
             lent: false,
-            asks_stores,
         }
     }
 
@@ -198,28 +191,20 @@ impl Bus {
     pub async fn drain(&self, subscription: &mut Subscription) -> Result<(), BusError> {
         let told = subscription.0.unsubscribe_after(MORE_THAN_THERE_ARE).await;
         told.map_err(|error| BusError::Closed(error.to_string()))?;
-        self.answered().await;
+        // Whatever is answered, it is answered after everything else; who may not ask goes without.
+        let _ = timeout(ANSWERED, self.client.request(ANSWERING, Bytes::new())).await;
         subscription.end().await
-    }
-
-    /// Returns when the broker has answered a question: whatever it says, it says it after everything else. Who may not ask goes without.
-    async fn answered(&self) {
-        if self.asks_stores {
-            let _ = timeout(ANSWERED, self.client.request(ANSWERING, Bytes::new())).await;
-        }
     }
 
     /// Waits until the broker has taken and worked through everything that was handed over before.
     ///
     /// The client library's own flush ends when the bytes are in the socket, and another connection's message may overtake them. The
-    /// library ends a drained subscription at the broker's next sign of life, which is its answer to a ping where nothing else is under
-    /// way. Where something is, only a question of our own is sure to be answered in order.
+    /// end of a drained subscription is the broker's answer to a ping, which it gives in order.
     pub async fn confirm(&self) -> Result<(), BusError> {
         let round_trip = async {
             let mut probe = self.subscribe(&self.client.new_inbox()).await?;
             probe.end().await?;
             while probe.next().await.is_some() {}
-            self.answered().await;
             Ok(())
         };
         timeout(PATIENCE, round_trip)
