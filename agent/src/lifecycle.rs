@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::core::Core;
 use crate::daemon::Daemon;
 use crate::external::Externals;
+use crate::memory;
 use crate::metrics;
 use crate::newcomer::{self, Home, NewcomerError};
 use crate::presence::{Presence, resume_restarts};
@@ -33,6 +34,9 @@ use crate::services;
 const LOOK: Duration = Duration::from_millis(500);
 /// How often it is looked whether it is to be provisioned anew: somebody has decided that, and an idle daemon shall sleep.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// How long a daemon has been ready when what its start took is given back: presence is told by then, and what was sent meanwhile answered.
+const SETTLED: Duration = Duration::from_secs(3);
 
 /// Why a daemon's life ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -146,6 +150,7 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<Ending, LifeErr
     life.ready.store(true, Ordering::Release);
     notify(&[NotifyState::Ready]);
     tasks.push(tokio::spawn(presence.follow(bus)));
+    tasks.push(tokio::spawn(settle()));
     daemon.run(life.stop.clone(), config.drain.patience).await;
     services.left().await;
     tasks.iter().for_each(JoinHandle::abort);
@@ -301,7 +306,7 @@ impl Life {
         }
     }
 
-    /// Collects facts and reads classes at the configured interval, and forgets what is over.
+    /// Collects facts and reads classes at the configured interval, forgets what is over, and gives back what that took.
     async fn refresh(self) {
         let mut interval =
             tokio::time::interval(self.config.facts.refresh.max(Duration::from_secs(1)));
@@ -310,6 +315,7 @@ impl Life {
             interval.tick().await;
             self.core.forget();
             self.collect().await;
+            rest().await;
         }
     }
 
@@ -321,6 +327,18 @@ impl Life {
             tracing::error!(%error, "collecting facts broke off");
         }
     }
+}
+
+/// Gives back what only the start has needed.
+async fn settle() {
+    tokio::time::sleep(SETTLED).await;
+    rest().await;
+}
+
+/// Not on a thread that others' requests wait for.
+async fn rest() {
+    // What is not given back is kept; there is nothing to tell.
+    let _ = tokio::task::spawn_blocking(memory::give_back).await;
 }
 
 /// Writes each account token that was taken over, so that a restart does not fall back behind a revocation.

@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use crate::party::{Party, now};
 
-/// Fewer than these are not worth the way to another processor.
-const ALONE: usize = 64;
+/// Fewer than these are opened where they are: others would begin with a cold cache, and often share their core with us.
+const ALONE: usize = 1024;
 
 /// More processors are not taken from whoever else uses the machine.
 const PROCESSORS: usize = 8;

@@ -1,12 +1,12 @@
 //! Files among the user's caches: what can be had again at the cost of time. Read within a limit; replaced whole, in a directory of the
-//! user's own, and not forced to the disk. What is in them is for others to judge.
+//! user's own. What is in them is for others to judge.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
+use crate::organisation::files::{self, FileError};
 
 /// Our directory among the user's caches; none without a home.
 pub fn directory(environment: &Environment) -> Option<PathBuf> {
@@ -22,24 +22,12 @@ pub fn read(path: &Path, limit: usize) -> Option<Vec<u8>> {
     (read.is_ok() && bytes.len() <= limit).then_some(bytes)
 }
 
-/// Puts a file in the place of what is there. A reader sees the old one or the new one.
-pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Puts a file in the place of what is there, in a directory that only its owner can enter. A reader sees the old one or the new one.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     if let Some(directory) = path.parent() {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(directory)?;
+        files::private_directory(directory)?;
     }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options
-        .open(&beside)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written
+    files::replace_secret(path, bytes)
 }
 
 #[cfg(test)]

@@ -137,7 +137,7 @@ impl Service {
 
 /// What ended beside the watch.
 enum Ended {
-    /// A node's journey, for now.
+    /// A stage of a node's journey: it waits for its time, or has arrived.
     Node(Identity),
     /// A look for nodes that nobody told of.
     Look,

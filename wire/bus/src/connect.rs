@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::ConnectErrorKind;
+
 use crate::connection::Bus;
 use crate::error::BusError;
 use crate::event::Journal;
@@ -165,7 +167,11 @@ impl Options {
             .await
             .map_err(|error| BusError::Connect {
                 servers: listed,
-                problem: chain(&error),
+                problem: match error.kind() {
+                    // Nothing else fails while we sign.
+                    ConnectErrorKind::Authentication => NOT_A_NONCE.to_owned(),
+                    _ => chain(&error),
+                },
             })?;
         Ok(Bus::new(client, journal))
     }
@@ -227,7 +233,8 @@ impl Options {
 /// Longest nonce that is signed, in bytes. NATS' own have 15.
 const NONCE_BYTES: usize = 64;
 
-const NOT_A_NONCE: &str = "the broker wants something else than a nonce signed";
+const NOT_A_NONCE: &str = "it wants something else than a nonce signed, as no broker does; nothing was signed. \
+Find out who answers at this address before you connect again";
 
 /// Whether this is what a broker may have signed: a few letters, digits, `-`, `_`, `+`, `/` and `=`. The key is the one that signs
 /// messages, and every message of ours begins with a word, a dot and a NUL: whoever signs whatever a broker sends lets it forge them.

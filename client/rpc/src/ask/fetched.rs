@@ -3,14 +3,13 @@
 //! Answers are signed by their nodes, and verified before they come here. Pure.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::PathBuf;
 
 use muster_ddl::{Ddl, DdlError};
 use muster_wire::identity::Identity;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::organisation::files::FileError;
 use crate::report::{Reply, Report};
 
 /// How many nodes an error names.
@@ -71,14 +70,8 @@ pub enum FetchError {
     #[error("there is nowhere to keep a DDL: neither XDG_CACHE_HOME nor HOME is set")]
     Homeless,
     /// It cannot be kept.
-    #[error("cannot keep the DDL in {}", path.display())]
-    Keep {
-        /// The file.
-        path: PathBuf,
-        /// The system's word.
-        #[source]
-        source: io::Error,
-    },
+    #[error("cannot keep the DDL")]
+    Keep(#[from] FileError),
 }
 
 impl FetchError {

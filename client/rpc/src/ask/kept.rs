@@ -12,6 +12,7 @@ use super::fetched::{FetchError, Fetched};
 use crate::caches;
 use crate::clock;
 use crate::environment::Environment;
+use crate::organisation::files;
 use crate::settings::Settings;
 
 /// The form of the files.
@@ -78,16 +79,11 @@ impl Kept {
             fetched_at: clock::rfc3339(clock::now()),
             ddl: fetched.text.clone(),
         };
-        write(&path, &entry).map_err(|source| FetchError::Keep {
-            path: path.clone(),
-            source,
-        })?;
+        let bytes = serde_json::to_vec(&entry).map_err(io::Error::from);
+        let bytes = bytes.map_err(files::failed("write", &path))?;
+        caches::replace(&path, &bytes)?;
         Ok(path)
     }
-}
-
-fn write(path: &Path, entry: &Entry) -> io::Result<()> {
-    caches::replace(path, &serde_json::to_vec(entry)?)
 }
 
 fn read(path: &Path) -> Option<KeptDdl> {

@@ -80,7 +80,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     put(path, bytes, 0o644)
 }
 
-/// Puts a secret in place of what is there.
+/// Puts a secret, or what is nobody else's, in place of what is there.
 pub fn replace_secret(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     put(path, bytes, 0o600)
 }

@@ -1,0 +1,178 @@
+//! Gives back to the system what a daemon at rest does not need: what its heap holds free, and the pages of its own program that only
+//! starting, or a burst of work, has touched. They come from the file again when they are wanted.
+//!
+//! The project's only unsafe code (decision 23). It decides nothing about when: `lifecycle` does.
+
+use std::fs;
+use std::ops::Range;
+
+use nix::libc;
+
+/// Gives back what is not needed now. Costs a few milliseconds, and a moment for each part of the program that is wanted again.
+pub(crate) fn give_back() {
+    // Where nobody may look, nothing is given back; nothing depends on it.
+    if let Ok(maps) = fs::read_to_string("/proc/self/smaps") {
+        let here = give_back as *const () as usize;
+        unwritten(&maps, here).into_iter().for_each(drop_pages);
+    }
+    trim_heap();
+}
+
+/// Parts of the program's own file, as memory maps them, that cannot be written and hold no page of their own: whatever is there, the file
+/// has. `here` is an address in the program; `maps` is what proc(5) says of `/proc/pid/smaps`.
+fn unwritten(maps: &str, here: usize) -> Vec<Range<usize>> {
+    let mapped: Vec<Mapped<'_>> = mapped(maps);
+    let Some(own) = mapped.iter().find(|part| part.range.contains(&here)) else {
+        return Vec::new();
+    };
+    let clean = |part: &&Mapped<'_>| part.file == own.file && part.is_clean();
+    mapped
+        .iter()
+        .filter(clean)
+        .map(|part| part.range.clone())
+        .collect()
+}
+
+/// One entry of smaps.
+struct Mapped<'a> {
+    range: Range<usize>,
+    permissions: &'a str,
+    /// Device and inode: zeros for what is no file.
+    file: (&'a str, &'a str),
+    /// Kilobytes that are not the file's, in memory or swapped out; unknown until they are told.
+    own: Vec<Option<u64>>,
+}
+
+impl Mapped<'_> {
+    fn is_clean(&self) -> bool {
+        let told = self.own.len() == 2 && self.own.iter().all(|own| *own == Some(0));
+        told && self.file.1 != "0" && !self.permissions.contains('w')
+    }
+}
+
+fn mapped(maps: &str) -> Vec<Mapped<'_>> {
+    let mut all: Vec<Mapped<'_>> = Vec::new();
+    for line in maps.lines() {
+        if let Some(part) = head(line) {
+            all.push(part);
+        } else if let Some(part) = all.last_mut()
+            && let Some(("Anonymous" | "Swap", amount)) = line.split_once(':')
+        {
+            let kilobytes = amount.trim().strip_suffix(" kB");
+            part.own
+                .push(kilobytes.and_then(|number| number.parse().ok()));
+        }
+    }
+    all
+}
+
+/// `start-end permissions offset device inode path`.
+fn head(line: &str) -> Option<Mapped<'_>> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    let (range, permissions) = (address(start)?..address(end)?, words.next()?);
+    let mut rest = words.skip(1);
+    Some(Mapped {
+        range,
+        permissions,
+        file: (rest.next()?, rest.next()?),
+        own: Vec::new(),
+    })
+}
+
+#[expect(unsafe_code, reason = "see SAFETY")]
+fn drop_pages(range: Range<usize>) {
+    // SAFETY: the range is mapped from this program's own file, by the loader, for as long as the process lives; it cannot be written, and
+    // the kernel has said that none of its pages differs from the file. Dropped pages come back from there with the same content, and a
+    // reader never sees anything else. The file itself cannot change while it runs (ETXTBSY); who installs a new one replaces it.
+    let _ = unsafe {
+        libc::madvise(
+            range.start as *mut libc::c_void,
+            range.len(),
+            libc::MADV_DONTNEED,
+        )
+    };
+}
+
+#[cfg(target_env = "gnu")]
+#[expect(unsafe_code, reason = "see SAFETY")]
+fn trim_heap() {
+    // SAFETY: glibc's own allocator, under its own locks; only what nobody has allocated is given back (malloc_trim(3)).
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Other allocators decide by themselves.
+#[cfg(not(target_env = "gnu"))]
+fn trim_heap() {}
+
+#[cfg(test)]
+mod tests {
+    use super::{give_back, mapped, unwritten};
+
+    const MAPS: &str = "\
+1000-3000 r--p 00000000 fe:00 77 /usr/bin/rpcd
+Rss:                   8 kB
+Anonymous:             0 kB
+Swap:                  0 kB
+3000-9000 r-xp 00002000 fe:00 77 /usr/bin/rpcd (deleted)
+Anonymous:             0 kB
+AnonHugePages:         0 kB
+Swap:                  0 kB
+SwapPss:               0 kB
+9000-a000 r--p 00008000 fe:00 77 /usr/bin/rpcd
+Anonymous:             4 kB
+Swap:                  0 kB
+a000-b000 r--p 00008000 fe:00 77 /usr/bin/rpcd
+Anonymous:             0 kB
+Swap:                  4 kB
+b000-c000 rw-p 00009000 fe:00 77 /usr/bin/rpcd
+Anonymous:             0 kB
+Swap:                  0 kB
+c000-d000 r-xp 00000000 fe:00 78 /usr/lib/libc.so.6
+Anonymous:             0 kB
+Swap:                  0 kB
+d000-e000 r-xp 00000000 00:00 0 [vdso]
+Anonymous:             0 kB
+Swap:                  0 kB
+e000-f000 r-xp 00000000 fe:00 77 /usr/bin/rpcd
+Anonymous:             0 kB
+";
+
+    #[test]
+    fn only_what_the_programs_own_file_has_is_given_back() {
+        assert_eq!(unwritten(MAPS, 0x3abc), [0x1000..0x3000, 0x3000..0x9000]);
+        // Elsewhere than in a program's file, or nowhere: nothing.
+        assert!(unwritten(MAPS, 0xd001).is_empty());
+        assert!(unwritten(MAPS, 0x10).is_empty());
+        assert!(unwritten("", 0x10).is_empty());
+    }
+
+    #[test]
+    fn a_program_goes_on_with_less() {
+        let resident = || {
+            let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let own = unwritten(&maps, resident_of as *const () as usize);
+            assert!(!own.is_empty() && mapped(&maps).len() > own.len());
+            resident_of(&maps, &own)
+        };
+        let before = resident();
+        give_back();
+        let after = resident();
+        assert!(after < before, "{before} kB, then {after} kB");
+    }
+
+    fn resident_of(maps: &str, own: &[std::ops::Range<usize>]) -> u64 {
+        let mut counts = false;
+        let mut kilobytes = 0;
+        for line in maps.lines() {
+            if let Some(part) = super::head(line) {
+                counts = own.contains(&part.range);
+            } else if counts && let Some(amount) = line.strip_prefix("Rss:") {
+                let number = amount.trim().trim_end_matches(" kB");
+                kilobytes += number.parse::<u64>().unwrap();
+            }
+        }
+        kilobytes
+    }
+}
