@@ -1,12 +1,16 @@
 //! What is refused: forged, replayed, stale, misdirected and foreign messages; and that the daemon lives on.
 
+use std::time::Duration;
+
 use muster_agent::clock::Clock;
-use muster_bus::{Bytes, Event};
+use muster_bus::{Bus, Bytes, Event, Message, Subscription};
 use muster_client::{Aim, Call};
 use muster_tests::command::Command;
 use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Broker, Organisation, connect, options};
 use muster_tests::{await_state, now};
+use muster_wire::filter::Filter;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::request::{Request, Target};
 use muster_wire::sign::{Kind, Signer, seal};
@@ -250,39 +254,57 @@ pub(crate) async fn permission_refused(mut events: broadcast::Receiver<Event>) -
     }
 }
 
+/// A broker, a caller with a question to everybody, and who hears it without being a daemon.
+struct Answerer {
+    caller: Caller,
+    call: Call,
+    bus: Bus,
+    requests: Subscription,
+    _server: NatsServer,
+}
+
+impl Answerer {
+    async fn of(organisation: &Organisation, party: &Signer, wait: Duration) -> Self {
+        let server = organisation.broker().await;
+        let caller = Caller::connect(organisation, &server, organisation.caller("rip")).await;
+        let bus = connect(&server, party).await;
+        let subjects = ["muster.*.*.all".to_owned()];
+        let requests = bus.subscribe_all(&subjects).await.unwrap().remove(0);
+        let mut call = Call::new("rpcutil", "ping", Aim::Filter(Filter::default())).unwrap();
+        call.wait = wait;
+        Self {
+            caller,
+            call,
+            bus,
+            requests,
+            _server: server,
+        }
+    }
+}
+
+/// What a node would say to the request, with this word of its own.
+fn pong(request: &Message, sender: &Identity, word: usize) -> serde_json::Value {
+    let body: serde_json::Value = serde_json::from_slice(request.payload()).unwrap();
+    json!({
+        "request": body.pointer("/body/id"), "sender": sender, "agent": "rpcutil", "action": "ping",
+        "statuscode": 0, "statusmsg": "OK", "data": {"pong": word}, "time": now(), "took": 0,
+    })
+}
+
 /// A node that was asked may answer, but only as itself, and only what was asked.
 #[tokio::test]
 async fn a_node_cannot_answer_for_another() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
-    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     let liar = organisation.node("liar.example.net");
-    let bus = connect(&server, &liar).await;
-    let mut requests = bus
-        .subscribe_all(&["muster.*.*.all".to_owned()])
-        .await
-        .unwrap();
-
-    let mut call = Call::new(
-        "rpcutil",
-        "ping",
-        Aim::Filter(muster_wire::filter::Filter::default()),
-    )
-    .unwrap();
-    call.wait = MOMENT;
+    let mut world = Answerer::of(&organisation, &liar, MOMENT).await;
     let answering = async {
-        let message = requests[0].next().await.unwrap();
-        let body: serde_json::Value = serde_json::from_slice(message.payload()).unwrap();
-        let reply = json!({
-            "request": body["body"]["id"], "sender": "victim.example.net", "agent": "rpcutil", "action": "ping",
-            "statuscode": 0, "statusmsg": "OK", "data": {"pong": 1}, "time": now(), "took": 0,
-        });
-        let forged = seal(Kind::Reply, &reply, &liar).unwrap();
-        bus.publish(message.reply_to().unwrap(), forged.into())
-            .await
-            .unwrap();
+        let message = world.requests.next().await.unwrap();
+        let victim = Identity::parse("victim.example.net").unwrap();
+        let forged = seal(Kind::Reply, &pong(&message, &victim, 1), &liar).unwrap();
+        let to = message.reply_to().unwrap();
+        world.bus.publish(to, forged.into()).await.unwrap();
     };
-    let ((answers, stats), ()) = tokio::join!(caller.call(call), answering);
+    let ((answers, stats), ()) = tokio::join!(world.caller.call(world.call), answering);
     assert!(answers.is_empty(), "{answers:?}");
     assert_eq!(stats.disbelieved, 1);
 }
@@ -290,46 +312,27 @@ async fn a_node_cannot_answer_for_another() {
 /// A large handful is opened on several processors: everybody's answer is still everybody's own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_answers_at_once_only_the_forged_are_not_believed() {
-    const MANY: usize = 600;
+    const MANY: usize = 2400;
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
-    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     let answerers: Vec<Signer> = (0..MANY)
         .map(|n| organisation.node(&format!("node{n}.example.net")))
         .collect();
-    let bus = connect(&server, &answerers[0]).await;
-    let mut requests = bus
-        .subscribe_all(&["muster.*.*.all".to_owned()])
-        .await
-        .unwrap();
-
-    let mut call = Call::new(
-        "rpcutil",
-        "ping",
-        Aim::Filter(muster_wire::filter::Filter::default()),
-    )
-    .unwrap();
-    call.wait = MOMENT * 10;
+    let mut world = Answerer::of(&organisation, &answerers[0], MOMENT * 10).await;
     let answering = async {
-        let message = requests[0].next().await.unwrap();
-        let body: serde_json::Value = serde_json::from_slice(message.payload()).unwrap();
+        let message = world.requests.next().await.unwrap();
+        let to = message.reply_to().unwrap();
         for (n, answerer) in answerers.iter().enumerate() {
-            let reply = json!({
-                "request": body["body"]["id"], "sender": answerer.identity(), "agent": "rpcutil", "action": "ping",
-                "statuscode": 0, "statusmsg": "OK", "data": {"pong": n}, "time": now(), "took": 0,
-            });
+            let reply = pong(&message, answerer.identity(), n);
             let mut sealed =
                 String::from_utf8(seal(Kind::Reply, &reply, answerer).unwrap()).unwrap();
             if n % 7 == 3 {
                 sealed = sealed.replace("\"took\":0", "\"took\":1");
             }
-            bus.publish(message.reply_to().unwrap(), sealed.into())
-                .await
-                .unwrap();
+            world.bus.publish(to, sealed.into()).await.unwrap();
         }
-        bus.flush().await.unwrap();
+        world.bus.flush().await.unwrap();
     };
-    let ((answers, stats), ()) = tokio::join!(caller.call(call), answering);
+    let ((answers, stats), ()) = tokio::join!(world.caller.call(world.call), answering);
     let forged = (0..MANY).filter(|n| n % 7 == 3).count();
     assert_eq!((stats.disbelieved, answers.len()), (forged, MANY - forged));
     for (sender, answer) in answers {

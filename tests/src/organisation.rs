@@ -161,13 +161,13 @@ impl Organisation {
     }
 
     fn pusher_scope(&self) -> SigningKeyEntry {
-        let some = |subject: &str| Subjects {
-            allow: vec![subject.to_owned()],
+        let some = |subjects: &[&str]| Subjects {
+            allow: subjects.iter().map(|&subject| subject.to_owned()).collect(),
             deny: Vec::new(),
         };
         let mut template = Role::Caller.template(&[]);
-        template.publish = some("$SYS.REQ.CLAIMS.UPDATE");
-        template.subscribe = some("_INBOX.>");
+        template.publish = some(&["$SYS.REQ.CLAIMS.UPDATE", "_INBOX.echo.*"]);
+        template.subscribe = some(&["_INBOX.>"]);
         SigningKeyEntry::Scoped(Box::new(ScopedKey {
             kind: "user_scope".to_owned(),
             key: self.pusher.public(),

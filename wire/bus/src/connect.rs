@@ -161,6 +161,8 @@ impl Options {
             .map(Server::as_str)
             .collect::<Vec<_>>()
             .join(", ");
+        let inbox = self.inbox_prefix.clone();
+        let inbox = inbox.unwrap_or_else(|| "_INBOX".to_owned());
         let client = self
             .client_options(Arc::clone(&journal))?
             .connect(addresses)
@@ -173,7 +175,7 @@ impl Options {
                     _ => chain(&error),
                 },
             })?;
-        Ok(Bus::new(client, journal))
+        Ok(Bus::new(client, journal, &inbox))
     }
 
     fn addresses(&self) -> Result<Vec<async_nats::ServerAddr>, BusError> {

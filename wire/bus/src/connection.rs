@@ -19,16 +19,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Longer than a number that the broker reads.
 const MORE_THAN_THERE_ARE: u64 = 10_000_000_000;
-/// What nodes and services may ask, and is answered whether it is there or not: then by the broker, that nobody listens.
-const ANSWERING: &str = "$JS.API.STREAM.INFO.KV_PERMITS";
-/// How long that answer may take.
-const ANSWERED: Duration = Duration::from_secs(2);
+/// How long we wait for our own echo before we call again: with a connection, calls are lost.
+const ECHOED: Duration = Duration::from_secs(1);
 
 /// A connection to the broker. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Bus {
     client: async_nats::Client,
     journal: Arc<Journal>,
+    /// Below it we may publish, and hear ourselves.
+    echo: Arc<str>,
     /// Whether the connection is somebody else's to close.
     lent: bool,
 }
@@ -103,10 +103,12 @@ impl Subscription {
 }
 
 impl Bus {
-    pub(crate) fn new(client: async_nats::Client, journal: Arc<Journal>) -> Self {
+    /// `inbox` is the prefix of subjects that only we may read.
+    pub(crate) fn new(client: async_nats::Client, journal: Arc<Journal>, inbox: &str) -> Self {
         Self {
             client,
             journal,
+            echo: format!("{inbox}.echo").into(),
             lent: false,
         }
     }
@@ -186,26 +188,38 @@ impl Bus {
     /// The client library's own drain forgets the subscription at the next sign of life of the broker, and drops what was still
     /// under way. So the broker is told first, in a way that leaves the library's subscription open: to end it after more messages
     /// than there are. A number of ten digits is none to the broker, which ends the subscription at once; if a later one can read
-    /// it, the library's drain does what it always did. That the broker has heard it is known by an answer to something else,
-    /// because it works in order.
+    /// it, the library's drain does what it always did.
     pub async fn drain(&self, subscription: &mut Subscription) -> Result<(), BusError> {
         let told = subscription.0.unsubscribe_after(MORE_THAN_THERE_ARE).await;
         told.map_err(|error| BusError::Closed(error.to_string()))?;
-        // Whatever is answered, it is answered after everything else; who may not ask goes without.
-        let _ = timeout(ANSWERED, self.client.request(ANSWERING, Bytes::new())).await;
+        self.confirm().await?;
         subscription.end().await
     }
 
     /// Waits until the broker has taken and worked through everything that was handed over before.
     ///
-    /// The client library's own flush ends when the bytes are in the socket, and another connection's message may overtake them. The
-    /// end of a drained subscription is the broker's answer to a ping, which it gives in order.
+    /// The client library's own flush ends when the bytes are in the socket, and another connection's message may overtake them. So we
+    /// call ourselves, below our own inbox (`token::scope` lets everybody): the broker works in order, and what it says to that, be it
+    /// that it is not allowed, it says after everything else.
     pub async fn confirm(&self) -> Result<(), BusError> {
+        let call = self.client.new_inbox();
+        let word = call.rsplit('.').next().unwrap_or_default();
+        let subject = format!("{}.{word}", self.echo);
+        let mut events = self.events();
         let round_trip = async {
-            let mut probe = self.subscribe(&self.client.new_inbox()).await?;
-            probe.end().await?;
-            while probe.next().await.is_some() {}
-            Ok(())
+            let mut echo = self.subscribe(&subject).await?;
+            loop {
+                self.publish(&subject, Bytes::new()).await?;
+                let heard = async {
+                    tokio::select! {
+                        _ = echo.next() => {}
+                        () = refused(&mut events, &subject) => {}
+                    }
+                };
+                if timeout(ECHOED, heard).await.is_ok() {
+                    return Ok(());
+                }
+            }
         };
         timeout(PATIENCE, round_trip)
             .await
@@ -330,6 +344,17 @@ impl Bus {
             });
         }
         Ok(())
+    }
+}
+
+/// Returns when the broker has refused something on this subject.
+async fn refused(events: &mut broadcast::Receiver<Event>, subject: &str) {
+    loop {
+        match events.recv().await {
+            Ok(Event::Refused(why)) if why.contains(subject) => return,
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+            _ => {}
+        }
     }
 }
 

@@ -15,6 +15,8 @@
 //! service    trust, and answers to what it received        wishes to be enrolled, trust, its own inbox
 //! ```
 //!
+//! Everybody may call itself below its own inbox: what the broker says to that, it says after everything that was handed over before.
+//!
 //! The broker fills `{{name()}}`, `{{subject()}}` and `{{tag(agent)}}` in from each user's token. This is the first
 //! lock; which role signed a token is checked again by every peer, and the node's action policy is the last one.
 
@@ -45,6 +47,9 @@ const PERMITS: [&str; 6] = [
 ];
 
 const OWN_INBOX: &str = "_INBOX.{{subject()}}.>";
+
+/// Where a party calls itself.
+const ECHO: &str = "_INBOX.{{subject()}}.echo.*";
 
 /// Subjects as they stand in a scope.
 fn only<const N: usize>(subjects: [&str; N]) -> Subjects {
@@ -114,6 +119,7 @@ impl Role {
             }
             Self::Newcomer => return newcomer(),
         }
+        publish.allow.push(ECHO.to_owned());
         let answers = !matches!(self, Self::Caller);
         template(publish, subscribe, answers)
     }
@@ -123,7 +129,7 @@ impl Role {
         match self {
             Self::Newcomer => Some(newcomer()),
             Self::Service => Some(template(
-                only([subject::NEWCOMERS_TRUST]),
+                only([subject::NEWCOMERS_TRUST, ECHO]),
                 only([subject::ENROL, subject::NEWCOMERS_TRUST, OWN_INBOX]),
                 true,
             )),
@@ -132,9 +138,9 @@ impl Role {
     }
 }
 
-/// It may say that it wishes to be enrolled, and hear the answer. It talks to nobody else, newcomers included.
+/// It may say that it wishes to be enrolled, and hear the answer. It talks to nobody else but itself, newcomers included.
 fn newcomer() -> Template {
-    template(only([subject::ENROL]), only([OWN_INBOX]), false)
+    template(only([subject::ENROL, ECHO]), only([OWN_INBOX]), false)
 }
 
 fn template(publish: Subjects, subscribe: Subjects, answers: bool) -> Template {

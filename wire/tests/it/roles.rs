@@ -21,6 +21,8 @@ fn nodes_only_answer_register_and_take_permits() {
         "what a node writes ends in its own name"
     );
     let about_permits = |subject: &&str| subject.contains("KV_PERMITS");
+    let (echo, reading) = reading.split_last().unwrap();
+    assert_eq!(*echo, "_INBOX.{{subject()}}.echo.*");
     assert!(reading.iter().all(about_permits), "{reading:?}");
     assert_eq!(
         template.subscribe.allow,
@@ -40,7 +42,10 @@ fn nodes_only_answer_register_and_take_permits() {
 #[test]
 fn callers_ask_what_their_tags_say_and_never_answer() {
     let template = Role::Caller.template(&[name("fleet")]);
-    assert_eq!(template.publish.allow, ["fleet.{{tag(agent)}}.>"]);
+    assert_eq!(
+        template.publish.allow,
+        ["fleet.{{tag(agent)}}.>", "_INBOX.{{subject()}}.echo.*"]
+    );
     assert_eq!(template.subscribe.allow, ["_INBOX.{{subject()}}.>"]);
     assert!(template.resp.is_none());
 }
@@ -64,12 +69,18 @@ fn newcomers_wish_to_be_enrolled_and_nothing_else() {
         Role::Newcomer.template_among_newcomers().unwrap(),
         Role::Newcomer.template(&[name("fleet")]),
     ] {
-        assert_eq!(template.publish.allow, ["newcomers.enrol"]);
+        assert_eq!(
+            template.publish.allow,
+            ["newcomers.enrol", "_INBOX.{{subject()}}.echo.*"]
+        );
         assert_eq!(template.subscribe.allow, ["_INBOX.{{subject()}}.>"]);
         assert!(template.resp.is_none());
     }
     let service = Role::Service.template_among_newcomers().unwrap();
-    assert_eq!(service.publish.allow, ["newcomers.trust"]);
+    assert_eq!(
+        service.publish.allow,
+        ["newcomers.trust", "_INBOX.{{subject()}}.echo.*"]
+    );
     assert!(service.resp.is_some());
     for role in [Role::Node, Role::Caller] {
         assert!(role.template_among_newcomers().is_none());

@@ -87,6 +87,7 @@ pub fn system_token(
             "$SYS.REQ.CLAIMS.UPDATE",
             "$SYS.REQ.SERVER.>",
             "$SYS.REQ.ACCOUNT.>",
+            "_INBOX.{{subject()}}.echo.*",
         ]),
         subscribe: some(&["_INBOX.{{subject()}}.>", "$SYS.ACCOUNT.>", "$SYS.SERVER.>"]),
         resp: None,
