@@ -44,7 +44,8 @@ pub struct Call {
     pub aim: Aim,
     /// How long the action may take on a node; the action's own deadline when absent.
     pub timeout: Option<Duration>,
-    /// How long to wait for answers at most. Should exceed `timeout`.
+    /// How long to wait for answers at most. Should exceed `timeout`. Where nobody knows how many there are: for the first; while they
+    /// keep coming, waiting goes on as long as [`Window::most`](crate::Window::most) at least.
     pub wait: Duration,
     /// How long a node may take until it begins.
     pub ttl: Duration,

@@ -239,7 +239,7 @@ impl Gathering<'_> {
         let answer = format!("{answers}{}", Uuid::now_v7().simple());
         let nobody = subject::nobody(&self.party.collective, agent, action);
         let asked = self.party.bus.ask(&nobody, &answer, Bytes::new()).await;
-        let latest = self.published + self.call.wait + ROUND_TRIP;
+        let latest = self.latest() + ROUND_TRIP;
         loop {
             let Ok(next) = tokio::time::timeout_at(latest, replies.next()).await else {
                 self.behind = asked.is_ok();
@@ -260,11 +260,20 @@ impl Gathering<'_> {
 
     /// When waiting ends if nothing more comes.
     fn ends_at(&self) -> Instant {
-        let latest = self.published + self.call.wait;
         match self.last {
-            Some(last) if self.is_open_ended() => latest.min(last + self.party.window.quiet),
-            _ => latest,
+            Some(last) if self.is_open_ended() => self.latest().min(last + self.party.window.quiet),
+            _ => self.latest(),
         }
+    }
+
+    /// When waiting ends, whatever comes: while answers come that nobody has counted, time is given for more of them.
+    fn latest(&self) -> Instant {
+        let wait = self.call.wait;
+        let longest = match self.last {
+            Some(_) if self.is_open_ended() => wait.max(self.party.window.most),
+            _ => wait,
+        };
+        self.published + longest
     }
 
     async fn take(&mut self, messages: Vec<Message>, tell: &Sender) {

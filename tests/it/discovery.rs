@@ -7,10 +7,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use muster_client::{Aim, Client, Window};
+use muster_tests::organisation::Organisation;
 use muster_wire::filter::Filter;
 use muster_wire::identity::Identity;
+use muster_wire::sign::{Kind, seal};
 use serde_json::{Value, json};
 
+use crate::answerer::{Answerer, pong};
 use crate::ask::World;
 use crate::demo::{Demo, told};
 
@@ -346,8 +349,9 @@ fn collectives_are_counted_and_drawn(demo: &Demo) {
 /// A caller with this window, on a connection that stands.
 fn patient(world: &World, quiet: Duration) -> Client {
     let window = Window {
-        most: FOREVER,
+        first: FOREVER,
         quiet,
+        most: FOREVER,
     };
     let collective = world.organisation.collective().clone();
     let (bus, signer) = (world.caller.bus.clone(), world.caller.signer.clone());
@@ -364,6 +368,40 @@ async fn discovery_ends_when_it_is_quiet_and_not_when_the_time_is_up() {
         .unwrap();
     assert_eq!((found.nodes.len(), found.incomplete), (1, false));
     assert!(begun.elapsed() < FOREVER / 2);
+}
+
+/// Ten thousand nodes that share a machine need longer than the first of them.
+#[tokio::test]
+async fn whoever_still_answers_is_waited_for() {
+    let organisation = Organisation::new(&["muster"]);
+    let nodes = ["node1", "node2"].map(|name| organisation.node(&format!("{name}.example.net")));
+    let mut world = Answerer::of(organisation, &nodes[0], FOREVER).await;
+    let window = Window {
+        first: Duration::from_millis(300),
+        quiet: Duration::from_secs(2),
+        most: FOREVER,
+    };
+    let client = Client::new(
+        world.caller.bus.clone(),
+        world.caller.signer.clone(),
+        world.organisation.trust(),
+        world.organisation.collective().clone(),
+        window,
+    );
+    let answering = async {
+        let request = world.requests.next().await.unwrap();
+        for node in &nodes {
+            let reply = pong(&request, node.identity(), 1);
+            let sealed = seal(Kind::Reply, &reply, node).unwrap();
+            let to = request.reply_to().unwrap();
+            world.bus.publish(to, sealed.into()).await.unwrap();
+            tokio::time::sleep(window.first * 2).await;
+        }
+    };
+    let everybody = Filter::default();
+    let (found, ()) = tokio::join!(client.discover(&everybody), answering);
+    let found = found.unwrap();
+    assert_eq!((found.nodes.len(), found.incomplete), (2, false));
 }
 
 #[tokio::test]

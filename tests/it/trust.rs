@@ -1,16 +1,11 @@
 //! What is refused: forged, replayed, stale, misdirected and foreign messages; and that the daemon lives on.
 
-use std::time::Duration;
-
 use muster_agent::clock::Clock;
-use muster_bus::{Bus, Bytes, Event, Message, Subscription};
-use muster_client::{Aim, Call};
+use muster_bus::{Bytes, Event};
 use muster_tests::command::Command;
 use muster_tests::fleet::{Blueprint, TestNode};
-use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Broker, Organisation, connect, options};
 use muster_tests::{await_state, now};
-use muster_wire::filter::Filter;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::request::{Request, Target};
 use muster_wire::sign::{Kind, Signer, seal};
@@ -22,6 +17,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 
+use crate::answerer::{Answerer, pong};
 use crate::ask::{Caller, MOMENT, World};
 
 /// Everything that must be met with silence, counted and audited under its word.
@@ -254,49 +250,12 @@ pub(crate) async fn permission_refused(mut events: broadcast::Receiver<Event>) -
     }
 }
 
-/// A broker, a caller with a question to everybody, and who hears it without being a daemon.
-struct Answerer {
-    caller: Caller,
-    call: Call,
-    bus: Bus,
-    requests: Subscription,
-    _server: NatsServer,
-}
-
-impl Answerer {
-    async fn of(organisation: &Organisation, party: &Signer, wait: Duration) -> Self {
-        let server = organisation.broker().await;
-        let caller = Caller::connect(organisation, &server, organisation.caller("rip")).await;
-        let bus = connect(&server, party).await;
-        let subjects = ["muster.*.*.all".to_owned()];
-        let requests = bus.subscribe_all(&subjects).await.unwrap().remove(0);
-        let mut call = Call::new("rpcutil", "ping", Aim::Filter(Filter::default())).unwrap();
-        call.wait = wait;
-        Self {
-            caller,
-            call,
-            bus,
-            requests,
-            _server: server,
-        }
-    }
-}
-
-/// What a node would say to the request, with this word of its own.
-fn pong(request: &Message, sender: &Identity, word: usize) -> serde_json::Value {
-    let body: serde_json::Value = serde_json::from_slice(request.payload()).unwrap();
-    json!({
-        "request": body.pointer("/body/id"), "sender": sender, "agent": "rpcutil", "action": "ping",
-        "statuscode": 0, "statusmsg": "OK", "data": {"pong": word}, "time": now(), "took": 0,
-    })
-}
-
 /// A node that was asked may answer, but only as itself, and only what was asked.
 #[tokio::test]
 async fn a_node_cannot_answer_for_another() {
     let organisation = Organisation::new(&["muster"]);
     let liar = organisation.node("liar.example.net");
-    let mut world = Answerer::of(&organisation, &liar, MOMENT).await;
+    let mut world = Answerer::of(organisation, &liar, MOMENT).await;
     let answering = async {
         let message = world.requests.next().await.unwrap();
         let victim = Identity::parse("victim.example.net").unwrap();
@@ -317,7 +276,7 @@ async fn of_many_answers_at_once_only_the_forged_are_not_believed() {
     let answerers: Vec<Signer> = (0..MANY)
         .map(|n| organisation.node(&format!("node{n}.example.net")))
         .collect();
-    let mut world = Answerer::of(&organisation, &answerers[0], MOMENT * 10).await;
+    let mut world = Answerer::of(organisation, &answerers[0], MOMENT * 10).await;
     let answering = async {
         let message = world.requests.next().await.unwrap();
         let to = message.reply_to().unwrap();

@@ -147,7 +147,7 @@ pub struct RequestStats {
 /// A reason why a result may not be the whole truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
-    /// The connection blinked while nodes were looked for.
+    /// The connection blinked while nodes were looked for, or the time was up while they still answered.
     Discovery,
     /// The connection blinked while answers were on their way.
     Reconnected,
@@ -175,7 +175,7 @@ impl Gap {
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Discovery => {
-                "something was lost while nodes were looked for: there may be more nodes than were asked"
+                "nodes still answered when looking for them ended, or answers were lost: there may be more than were asked; --discovery-timeout listens longer"
             }
             Self::Reconnected => {
                 "the connection to the broker was lost for a moment: answers may be missing"

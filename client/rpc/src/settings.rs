@@ -46,7 +46,7 @@ pub struct Settings {
     pub account: PathBuf,
     /// The first part of all subjects.
     pub collective: Name,
-    /// How long discovery waits for answers at most.
+    /// How long discovery waits for the first answer; while they keep coming, it listens longer.
     pub discovery_timeout: Duration,
     /// How long discovery waits after the last answer; the client library's own value when absent.
     pub discovery_window: Option<Duration>,

@@ -49,7 +49,7 @@ impl Client {
             ..Discovered::default()
         };
         let everybody = Aim::Filter(filter.clone());
-        self.ping(everybody, self.party.window.most, |answer| {
+        self.ping(everybody, self.party.window.first, |answer| {
             found.nodes.insert(answer.reply.sender.clone());
             show(answer);
         })

@@ -33,17 +33,20 @@ pub use options::{OptionError, Options, Source};
 /// When a broadcast that nobody knows the size of is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// At most this long.
-    pub most: Duration,
+    /// This long after the question, if nobody answers.
+    pub first: Duration,
     /// This long after the last answer, once there is one.
     pub quiet: Duration,
+    /// At most this long after the question, although answers still come.
+    pub most: Duration,
 }
 
 impl Default for Window {
     fn default() -> Self {
         Self {
-            most: Duration::from_secs(2),
+            first: Duration::from_secs(2),
             quiet: Duration::from_millis(300),
+            most: Duration::from_secs(10),
         }
     }
 }

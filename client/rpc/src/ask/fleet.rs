@@ -25,7 +25,7 @@ pub struct Fleet {
     pub(super) client: Client,
     /// Remembers for the next command what this one has verified.
     _vouched: Vouched,
-    /// The longest time that is listened for nodes.
+    /// How long is listened for the first node.
     pub(super) listen: Duration,
     /// Where nodes are looked for.
     source: Source,
@@ -92,7 +92,7 @@ impl Fleet {
         Ok(Self {
             _vouched: Vouched::recall(client.clone(), settings),
             client,
-            listen: window.most,
+            listen: window.first,
             source,
             plain_secrets: settings.plain_secrets,
         })
@@ -220,21 +220,27 @@ impl Fleet {
 /// Silence ends it this long after the last answer, at least, when nodes must ask data sources first.
 const ASKING_QUIET: Duration = Duration::from_secs(2);
 
+/// So many times as long as for the first is listened while nodes keep answering.
+const STRETCH: u32 = 5;
+
 /// Whoever says how long to listen is taken at their word; otherwise silence ends it.
 fn window(settings: &Settings, target: &Target) -> Window {
     let quiet = settings.discovery_window.unwrap_or(Window::default().quiet);
     match target.listen {
         Some(listen) => Window {
-            most: listen,
+            first: listen,
             quiet: listen,
+            most: listen,
         },
         None if target.patience > Duration::ZERO => Window {
-            most: settings.discovery_timeout + target.patience,
+            first: settings.discovery_timeout + target.patience,
             quiet: quiet.max(ASKING_QUIET),
+            most: settings.discovery_timeout * STRETCH + target.patience,
         },
         None => Window {
-            most: settings.discovery_timeout,
+            first: settings.discovery_timeout,
             quiet,
+            most: settings.discovery_timeout * STRETCH,
         },
     }
 }

@@ -1,0 +1,54 @@
+//! Who hears requests without being a daemon, and says what a test has it say.
+
+use std::time::Duration;
+
+use muster_bus::{Bus, Message, Subscription};
+use muster_client::{Aim, Call};
+use muster_tests::nats_server::NatsServer;
+use muster_tests::now;
+use muster_tests::organisation::{Organisation, connect};
+use muster_wire::filter::Filter;
+use muster_wire::identity::Identity;
+use muster_wire::sign::Signer;
+use serde_json::json;
+
+use crate::ask::Caller;
+
+/// A broker, a caller with a question to everybody, and who hears it without being a daemon.
+pub(crate) struct Answerer {
+    pub(crate) organisation: Organisation,
+    pub(crate) caller: Caller,
+    pub(crate) call: Call,
+    pub(crate) bus: Bus,
+    pub(crate) requests: Subscription,
+    _server: NatsServer,
+}
+
+impl Answerer {
+    pub(crate) async fn of(organisation: Organisation, party: &Signer, wait: Duration) -> Self {
+        let server = organisation.broker().await;
+        let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+        let bus = connect(&server, party).await;
+        let subjects = ["muster.*.*.all".to_owned()];
+        let requests = bus.subscribe_all(&subjects).await.unwrap().remove(0);
+        let mut call = Call::new("rpcutil", "ping", Aim::Filter(Filter::default())).unwrap();
+        call.wait = wait;
+        Self {
+            organisation,
+            caller,
+            call,
+            bus,
+            requests,
+            _server: server,
+        }
+    }
+}
+
+/// What a node would say to the request, with this word of its own.
+pub(crate) fn pong(request: &Message, sender: &Identity, word: usize) -> serde_json::Value {
+    let body: serde_json::Value = serde_json::from_slice(request.payload()).unwrap();
+    json!({
+        "request": body.pointer("/body/id"), "sender": sender, "agent": "rpcutil", "action": "ping",
+        "statuscode": 0, "statusmsg": "OK", "data": {"pong": word}, "time": now(), "took": 0,
+    })
+}
