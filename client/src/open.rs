@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::party::{Party, now};
 
 /// Fewer than these are opened where they are: others would begin with a cold cache, and often share their core with us.
-const ALONE: usize = 1024;
+const ALONE: usize = 512;
 
 /// More processors are not taken from whoever else uses the machine.
 const PROCESSORS: usize = 8;

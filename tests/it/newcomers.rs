@@ -230,7 +230,13 @@ async fn who_shares_the_token_hears_others_answers_and_gains_nothing() {
     let mut heard = eavesdropper.subscribe_all(&[inbox]).await.unwrap();
     let mut node = place.machine("web-1.example.com", &bootstrap).start();
     ready(&mut node).await;
-    let answer = heard[0].next().await.unwrap();
+    let answer = loop {
+        let message = heard[0].next().await.unwrap();
+        // Whoever subscribes calls itself.
+        if !message.subject().contains(".echo.") {
+            break message;
+        }
+    };
     let text = String::from_utf8(answer.payload().to_vec()).unwrap();
     let own = creds(node.home());
     assert!(text.contains(own.jwt()), "the token is there to be read");

@@ -368,6 +368,28 @@ async fn one_that_hangs_is_given_up_and_the_others_arrive() {
     assert!(!world.newcomers["web2.example.net"].machine.disk().locked);
 }
 
+/// A daemon that is killed at its work says nothing, and a run of Puppet may take an hour: that it was killed is found out sooner.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_killed_in_a_step_is_asked_again() {
+    let mut world = World::new().await;
+    world.master("puppet-a.example.net", "a").await;
+    let machine = world.newcomer("web1.example.net", "a").await;
+    machine.fault("run_puppet", Some("hang"));
+    // No other host takes over, and no step has a time of its own.
+    let options = world.options();
+    let _service = world.service("prov1.example.net", options).await;
+    world
+        .until("the last run is under way", |record| {
+            let current = record.current.as_ref();
+            current
+                .is_some_and(|current| current.underway && current.step.to_string() == "final_run")
+        })
+        .await;
+    machine.fault("run_puppet", None);
+    world.boot("web1.example.net").await;
+    world.all_done().await;
+}
+
 /// A9.4: with the lease that is usual, another host leads within twenty seconds of its leader's death.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_host_leads_soon_after_the_leader_has_died() {

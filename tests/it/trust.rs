@@ -271,7 +271,7 @@ async fn a_node_cannot_answer_for_another() {
 /// A large handful is opened on several processors: everybody's answer is still everybody's own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_answers_at_once_only_the_forged_are_not_believed() {
-    const MANY: usize = 2400;
+    const MANY: usize = 1024;
     let organisation = Organisation::new(&["muster"]);
     let answerers: Vec<Signer> = (0..MANY)
         .map(|n| organisation.node(&format!("node{n}.example.net")))

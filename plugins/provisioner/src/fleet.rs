@@ -6,10 +6,11 @@ use std::time::Duration;
 use muster_api::wire::filter::Filter;
 use muster_api::wire::identity::Identity;
 use muster_api::wire::status::{Reason, Status};
-use muster_client::{Aim, Answer, Call, Client};
+use muster_client::{Aim, Answer, Call, Client, Event, Stats};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use uuid::Uuid;
 
 use crate::masters::Master;
 use crate::options::Options;
@@ -19,6 +20,9 @@ use crate::record::StepError;
 const FRESH: Duration = Duration::from_secs(5);
 /// How long a short question may take.
 const SHORT: Duration = Duration::from_secs(30);
+/// How often a node that does not answer yet is asked whether it is still at work. One that was killed meanwhile says nothing by itself,
+/// and an hour, as long as a run may take, is too long to find out.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The fleet, as this service asks it.
 #[derive(Debug)]
@@ -65,7 +69,7 @@ impl Fleet {
         })
     }
 
-    /// Asks one node, and gives what it answers.
+    /// Asks one node, and gives what it answers. One that has started anew since, and knows nothing of it, did not do it.
     pub async fn ask(
         &self,
         node: &Identity,
@@ -80,22 +84,50 @@ impl Fleet {
         call.data = data;
         call.timeout = Some(patience);
         call.wait = patience + SHORT;
-        let mut answered = None;
-        let balance = self
-            .client
-            .watch(call, |answer| answered = Some(answer.clone()))
-            .await
-            .map_err(|error| StepError::passing(format!("{agent}.{action}: {error}")))?;
-        match answered {
-            Some(answer) => judge(&answer),
-            None if balance.absent.contains(node) => {
-                Err(StepError::passing(format!("{node} is not connected")))
+        let what = format!("{agent}.{action}");
+        let mut events = self.client.call(call);
+        let mut looks = interval_at(Instant::now() + LOOK, LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut question, mut forgotten) = (None, false);
+        loop {
+            tokio::select! {
+                biased;
+                event = events.next() => match event {
+                    Some(Event::Published { request, .. }) => question = Some(request),
+                    Some(Event::Reply(answer)) => return judge(&answer),
+                    Some(Event::Finished(stats)) => return Err(silence(node, &what, patience, &stats)),
+                    Some(Event::Failed(error)) => return Err(StepError::passing(format!("{what}: {error}"))),
+                    Some(_) => {}
+                    None => return Err(StepError::passing(format!("{what}: the question broke off"))),
+                },
+                _ = looks.tick() => {
+                    let unknown = self.works_on(node, question).await == Some(false);
+                    // What it had just done when it was asked first is here by now.
+                    if unknown && forgotten {
+                        return Err(StepError::passing(format!("{node} started anew, and has forgotten {what}")));
+                    }
+                    forgotten = unknown;
+                }
             }
-            None => Err(StepError::passing(format!(
-                "{node} did not answer {agent}.{action} within {} s",
-                patience.as_secs()
-            ))),
         }
+    }
+
+    /// Whether the node says that it is at work on this question; nothing if it says nothing.
+    async fn works_on(&self, node: &Identity, question: Option<Uuid>) -> Option<bool> {
+        let aim = Aim::Nodes(BTreeSet::from([node.clone()]));
+        let mut call = Call::new("rpcutil", "running", aim).ok()?;
+        call.wait = LOOK;
+        let mut works = None;
+        let told = self.client.watch(call, |answer| {
+            let requests = answer.reply.data.get("requests").and_then(Value::as_array);
+            let is_it = |request: &Value| {
+                let id = request.get("id").and_then(Value::as_str);
+                question.is_some_and(|question| id == Some(&question.to_string()))
+            };
+            works = requests.map(|requests| requests.iter().any(is_it));
+        });
+        told.await.ok()?;
+        works
     }
 
     /// The facts of a node by which masters are chosen.
@@ -219,6 +251,16 @@ fn values(data: &mut Map<String, Value>) -> Map<String, Value> {
         Some(Value::Object(values)) => values,
         _ => Map::new(),
     }
+}
+
+/// What it means for the step that nobody has answered.
+fn silence(node: &Identity, what: &str, patience: Duration, stats: &Stats) -> StepError {
+    StepError::passing(if stats.absent.contains(node) {
+        format!("{node} is not connected")
+    } else {
+        let patience = patience.as_secs();
+        format!("{node} did not answer {what} within {patience} s")
+    })
 }
 
 /// What an answer means for the step that asked.

@@ -87,11 +87,11 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
 }
 
 /// Asks whoever is there, and waits so long for the end of it.
-async fn everybody(caller: &Caller, wait: Duration) -> Stats {
+async fn everybody(client: &Client, wait: Duration) -> Stats {
     let mut call = much(Aim::Filter(Filter::default()));
     call.data = object(json!({"bytes": 100_000}));
     call.wait = wait;
-    let mut events = caller.client.call(call);
+    let mut events = client.call(call);
     loop {
         match timeout(PATIENCE, events.next()).await.unwrap().unwrap() {
             Event::Finished(stats) => return *stats,
@@ -111,9 +111,19 @@ async fn a_list_of_unknown_length_is_not_cut_short_in_silence_by_a_slow_line() {
     let _nodes = Nodes::start(&organisation, &server, 0..10, &effects).await;
     let caller = Caller::connect(&organisation, &proxy, organisation.caller("rip")).await;
     proxy.inject(Fault::Throttle(200_000));
-    let stats = everybody(&caller, LONG).await;
+    let stats = everybody(&caller.client, LONG).await;
     assert_eq!((stats.ok, stats.incomplete), (10, None), "{stats:?}");
-    let stats = everybody(&caller, Duration::from_millis(1_500)).await;
+    let hasty = Client::new(
+        caller.bus.clone(),
+        caller.signer.clone(),
+        organisation.trust(),
+        organisation.collective().clone(),
+        Window {
+            most: Duration::from_millis(1_500),
+            ..Window::default()
+        },
+    );
+    let stats = everybody(&hasty, Duration::from_millis(1_500)).await;
     assert!(stats.ok < 10, "{stats:?}");
     assert_eq!(
         stats.incomplete,
@@ -122,7 +132,7 @@ async fn a_list_of_unknown_length_is_not_cut_short_in_silence_by_a_slow_line() {
     );
     // What is quiet because there is nothing more to say ends as soon as before.
     proxy.heal();
-    let stats = everybody(&caller, LONG).await;
+    let stats = everybody(&caller.client, LONG).await;
     assert_eq!((stats.ok, stats.incomplete), (10, None), "{stats:?}");
 }
 

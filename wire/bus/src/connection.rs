@@ -192,7 +192,11 @@ impl Bus {
     pub async fn drain(&self, subscription: &mut Subscription) -> Result<(), BusError> {
         let told = subscription.0.unsubscribe_after(MORE_THAN_THERE_ARE).await;
         told.map_err(|error| BusError::Closed(error.to_string()))?;
-        self.confirm().await?;
+        tokio::select! {
+            confirmed = self.confirm() => confirmed?,
+            // Then it has forgotten the subscription, and sends nothing more.
+            () = self.lost() => {}
+        }
         subscription.end().await
     }
 

@@ -131,6 +131,8 @@ fn permissions_are_shown_as_the_broker_will_have_them() {
     ]);
     let shown = world.json(&["org", "show", "rip", "-j"]);
     let publish = &shown[0]["permissions"]["publish"]["allow"];
+    let inbox = shown[0]["permissions"]["subscribe"]["allow"][0].as_str();
+    let echo = inbox.unwrap().replace('>', "echo.*");
     let expected = [
         "muster.puppetral.>",
         "muster.rpcutil.>",
@@ -138,6 +140,7 @@ fn permissions_are_shown_as_the_broker_will_have_them() {
         "emea.puppetral.>",
         "emea.rpcutil.>",
         "emea.service.status.>",
+        &echo,
     ];
     let mut found: Vec<&str> = publish
         .as_array()
