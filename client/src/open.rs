@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use crate::party::{Party, now};
 
-/// Fewer than these are not worth the way to another processor. With 512 the processor time for each was no less on two threads of one core,
-/// and the last answers of a thousand nodes took a tenth longer.
+/// Fewer than these are not worth the way to another processor. With 512 the processor time for each was hardly less on two threads of one
+/// core, and a thousand nodes took a tenth longer, because of the last answers.
 const ALONE: usize = 64;
 
 /// More processors are not taken from whoever else uses the machine.

@@ -101,6 +101,8 @@ impl Fleet {
                     None => return Err(StepError::passing(format!("{what}: the question broke off"))),
                 },
                 _ = looks.tick() => {
+                    // A question that is not out yet is not forgotten.
+                    let Some(question) = question else { continue };
                     let unknown = self.works_on(node, question).await == Some(false);
                     // What it had just done when it was asked first is here by now.
                     if unknown && forgotten {
@@ -113,16 +115,15 @@ impl Fleet {
     }
 
     /// Whether the node says that it is at work on this question; nothing if it says nothing.
-    async fn works_on(&self, node: &Identity, question: Option<Uuid>) -> Option<bool> {
+    async fn works_on(&self, node: &Identity, question: Uuid) -> Option<bool> {
         let aim = Aim::Nodes(BTreeSet::from([node.clone()]));
         let mut call = Call::new("rpcutil", "running", aim).ok()?;
         call.wait = LOOK;
-        let mut works = None;
+        let (mut works, question) = (None, question.to_string());
         let told = self.client.watch(call, |answer| {
             let requests = answer.reply.data.get("requests").and_then(Value::as_array);
             let is_it = |request: &Value| {
-                let id = request.get("id").and_then(Value::as_str);
-                question.is_some_and(|question| id == Some(&question.to_string()))
+                request.get("id").and_then(Value::as_str) == Some(question.as_str())
             };
             works = requests.map(|requests| requests.iter().any(is_it));
         });

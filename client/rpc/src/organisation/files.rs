@@ -1,4 +1,4 @@
-//! Files as an organisation needs them: whole or not at all, on disk before anybody relies on them, and secrets
+//! Files as an organisation needs them, and caches too: whole or not at all, on disk before anybody relies on them, and secrets
 //! readable by their owner only.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
