@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use muster_client::{Aim, Client, Server, Settings, Window};
+use muster_wire::filter::Filter;
+use muster_wire::fresh::{SKEW, remember_until};
 use muster_wire::identity::{Identity, Name};
 
 use crate::caller::{finish, ping};
@@ -157,10 +159,8 @@ fn work(section: &mut Section, demo: &Demo, node: &str, pid: u32, requests: u64)
     });
     let took = began.elapsed();
     look(&format!("after {requests} more, at once"));
-    // Two minutes until they are stale; then it forgets them when it next collects its facts, and is left alone as it was before.
-    std::thread::sleep(
-        Duration::from_millis(muster_wire::fresh::SKEW) + FACTS + Duration::from_mins(1),
-    );
+    // Until they are stale; then it forgets them when it next collects its facts, and is left alone as it was before.
+    std::thread::sleep(remembered() + FACTS + Duration::from_mins(1));
     let after = look("when they are forgotten");
     section.tables.push(table);
     eprintln!("{requests} requests to one daemon took {took:?}");
@@ -169,6 +169,13 @@ fn work(section: &mut Section, demo: &Demo, node: &str, pid: u32, requests: u64)
             .aim(AIM_GROWTH)
             .within(0.1),
     );
+}
+
+/// How long a node remembers a ping.
+fn remembered() -> Duration {
+    let ttl = ping(Aim::Filter(Filter::default()), Duration::ZERO).ttl;
+    let ttl = u64::try_from(ttl.as_millis()).unwrap();
+    Duration::from_millis(remember_until(0, ttl, SKEW))
 }
 
 async fn ask(client: &Client, node: &str, requests: u64) {

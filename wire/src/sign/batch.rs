@@ -1,28 +1,15 @@
 //! Verifies many envelopes together: about a third of the cost of one after the other.
 //!
-//! First the signatures of all unknown tokens, then those of all messages, become one equation with random coefficients
-//! (`ed25519_dalek::verify_batch`). If it does not hold, it is halved until the forged ones stand alone and are judged
-//! by `verify_strict`; so a forged reply costs itself and a few halves, not everybody.
-//!
-//! The two judgements differ only for keys or signatures with a component of small order, which nobody makes by
-//! accident. Keys of small order are refused before. What is left: the holder of a key may craft a message of its own
-//! that a batch accepts and the strict check refuses. It cannot speak for anybody else with it.
+//! First the signatures of all unknown tokens, then those of all messages (see [`super::judge`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ed25519_dalek::{Signature, VerifyingKey, verify_batch};
-
+use super::judge::{Claim, judge};
 use super::{Envelope, Kind, Opened, Refusal};
 use crate::Millis;
 use crate::token::cache::{Digest, digest};
 use crate::token::{PublicKey, Role, TokenCache, TokenError, Trust, Verified};
-
-/// Below this many, each is verified on its own.
-const ALONE: usize = 4;
-
-/// At most this many in one equation; beyond, the gain is small and the memory is not.
-const TOGETHER: usize = 2048;
 
 /// Verifies many messages; the results are in their order. See [`Envelope::verify`].
 pub fn verify_many<'a, M: AsRef<[u8]>>(
@@ -40,11 +27,10 @@ pub fn verify_many<'a, M: AsRef<[u8]>>(
     let mut claims = Vec::with_capacity(envelopes.len());
     for (envelope, sender) in envelopes.iter().zip(&senders) {
         if let (Ok(envelope), Some(Ok(sender))) = (envelope, sender) {
-            let (signature, key) = (envelope.signature(), sender.verifying);
             claims.push(Claim {
-                message: envelope.signed(),
-                signature,
-                key,
+                message: [kind.protocol().as_bytes(), b"\0", envelope.body()],
+                signature: envelope.signature(),
+                key: sender.verifying,
             });
         }
     }
@@ -106,18 +92,18 @@ enum Lookup {
 
 /// Tokens that say the right things and whose signatures are still to be judged; each once.
 #[derive(Default)]
-struct Unknown {
+struct Unknown<'a> {
     places: HashMap<Digest, usize>,
     parties: Vec<(Digest, PublicKey, Arc<Verified>)>,
-    claims: Vec<Claim>,
+    claims: Vec<Claim<'a>>,
 }
 
-fn lookup(
-    token: &str,
+fn lookup<'a>(
+    token: &'a str,
     trust: &Trust,
     cache: &TokenCache,
     now: Millis,
-    unknown: &mut Unknown,
+    unknown: &mut Unknown<'a>,
 ) -> Lookup {
     let digest = match digest(token) {
         Ok(digest) => digest,
@@ -145,43 +131,11 @@ fn lookup(
                 .parties
                 .push((digest, candidate.issuer, Arc::new(candidate.verified)));
             unknown.claims.push(Claim {
-                message: candidate.signed.to_vec(),
+                message: [candidate.signed, b"", b""],
                 signature: candidate.signature,
                 key: candidate.issuer_key,
             });
             Lookup::Unknown(place)
         }
     }
-}
-
-/// That this key made this signature of this message.
-struct Claim {
-    message: Vec<u8>,
-    signature: Signature,
-    key: VerifyingKey,
-}
-
-/// Which of the claims are true, in their order.
-fn judge(claims: &[Claim]) -> Vec<bool> {
-    claims.chunks(TOGETHER).flat_map(judge_together).collect()
-}
-
-fn judge_together(claims: &[Claim]) -> Vec<bool> {
-    if claims.len() <= ALONE {
-        let strict = |c: &Claim| c.key.verify_strict(&c.message, &c.signature).is_ok();
-        return claims.iter().map(strict).collect();
-    }
-    let messages: Vec<&[u8]> = claims
-        .iter()
-        .map(|claim| claim.message.as_slice())
-        .collect();
-    let signatures: Vec<Signature> = claims.iter().map(|claim| claim.signature).collect();
-    let keys: Vec<VerifyingKey> = claims.iter().map(|claim| claim.key).collect();
-    if verify_batch(&messages, &signatures, &keys).is_ok() {
-        return vec![true; claims.len()];
-    }
-    let (left, right) = claims.split_at(claims.len() / 2);
-    let mut verdicts = judge_together(left);
-    verdicts.extend(judge_together(right));
-    verdicts
 }

@@ -13,6 +13,7 @@
 
 mod batch;
 mod envelope;
+mod judge;
 mod open;
 mod refusal;
 mod seal;

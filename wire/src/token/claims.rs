@@ -47,27 +47,8 @@ pub trait Part: Serialize + for<'de> Deserialize<'de> {
     const SUBJECT: KeyKind;
     /// The kind of key that signs such tokens.
     const ISSUER: KeyKind;
-    /// The fields that say what this is.
-    fn header(&self) -> &PartHeader;
-}
-
-/// Type and version, at the end of each NATS part.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartHeader {
-    /// `operator`, `account` or `user`.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// [`VERSION`].
-    pub version: u8,
-}
-
-impl PartHeader {
-    fn of<N: Part>() -> Self {
-        Self {
-            kind: N::TYPE.to_owned(),
-            version: VERSION,
-        }
-    }
+    /// What it says that it is, and of which version: [`Self::TYPE`] and [`VERSION`], if it is.
+    fn says(&self) -> (&str, u8);
 }
 
 macro_rules! part {
@@ -76,8 +57,8 @@ macro_rules! part {
             const TYPE: &'static str = $word;
             const SUBJECT: KeyKind = KeyKind::$subject;
             const ISSUER: KeyKind = KeyKind::$issuer;
-            fn header(&self) -> &PartHeader {
-                &self.header
+            fn says(&self) -> (&str, u8) {
+                (&self.kind, self.version)
             }
         }
     };
@@ -93,9 +74,11 @@ pub struct Operator {
     /// The account of the broker's own events and monitoring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_account: Option<PublicKey>,
-    /// Type and version.
-    #[serde(flatten)]
-    pub header: PartHeader,
+    /// [`Part::TYPE`].
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// [`VERSION`].
+    pub version: u8,
 }
 
 impl Operator {
@@ -103,7 +86,8 @@ impl Operator {
     pub fn new(system_account: Option<PublicKey>) -> Self {
         Self {
             system_account,
-            header: PartHeader::of::<Self>(),
+            kind: Self::TYPE.to_owned(),
+            version: VERSION,
         }
     }
 }
@@ -120,9 +104,11 @@ pub struct Account {
     /// User key, or `*`, to the instant up to which its tokens are void.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub revocations: BTreeMap<String, Seconds>,
-    /// Type and version.
-    #[serde(flatten)]
-    pub header: PartHeader,
+    /// [`Part::TYPE`].
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// [`VERSION`].
+    pub version: u8,
     /// What else NATS knows: exports, imports, mappings.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
@@ -135,7 +121,8 @@ impl Account {
             limits,
             signing_keys,
             revocations: BTreeMap::new(),
-            header: PartHeader::of::<Self>(),
+            kind: Self::TYPE.to_owned(),
+            version: VERSION,
             rest: Map::new(),
         }
     }
@@ -307,9 +294,11 @@ pub struct User {
     /// `key:value` in lower case; what `{{tag(key)}}` stands for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Type and version.
-    #[serde(flatten)]
-    pub header: PartHeader,
+    /// [`Part::TYPE`].
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// [`VERSION`].
+    pub version: u8,
 }
 
 impl User {
@@ -318,7 +307,8 @@ impl User {
         Self {
             issuer_account: Some(account),
             tags,
-            header: PartHeader::of::<Self>(),
+            kind: Self::TYPE.to_owned(),
+            version: VERSION,
         }
     }
 }

@@ -95,12 +95,12 @@ fn check_header(bytes: &[u8]) -> Result<(), TokenError> {
 }
 
 fn check_kind<N: Part>(claims: &Claims<N>) -> Result<(), TokenError> {
-    let header = claims.nats.header();
-    if header.kind != N::TYPE || header.version != VERSION {
+    let (kind, version) = claims.nats.says();
+    if (kind, version) != (N::TYPE, VERSION) {
         return Err(TokenError::Type {
             expected: N::TYPE,
-            found: header.kind.chars().take(24).collect(),
-            version: header.version,
+            found: kind.chars().take(24).collect(),
+            version,
         });
     }
     claims.sub.expect_kind(N::SUBJECT)?;

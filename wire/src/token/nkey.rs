@@ -299,15 +299,12 @@ fn checked(raw: &[u8]) -> Result<&[u8], KeyError> {
     }
 }
 
-/// CRC-16/XMODEM: polynomial 0x1021, starting at zero.
+/// CRC-16/XMODEM: polynomial 0x1021, starting at zero. A byte at a time: the polynomial has so few terms that shifts do what a table would.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 {
-                crc << 1
-            } else {
-                (crc << 1) ^ 0x1021
-            }
-        })
+    bytes.iter().fold(0, |crc: u16, byte| {
+        let crc = crc.rotate_left(8) ^ u16::from(*byte);
+        let crc = crc ^ ((crc & 0xff) >> 4);
+        let crc = crc ^ (crc << 12);
+        crc ^ ((crc & 0xff) << 5)
     })
 }
