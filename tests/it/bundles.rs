@@ -12,7 +12,7 @@ use muster_wire::status::Status;
 use muster_wire::token::Role;
 use serde_json::json;
 
-use crate::external::Watching;
+use crate::watching::Watching;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

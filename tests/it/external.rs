@@ -1,5 +1,4 @@
-//! External agents, as real programs: what they are told, what they may do, and that each misdeed costs one reply. Then agents that
-//! come, change and go while the daemon runs.
+//! External agents, as real programs: what they are told, what they may do, and that each misdeed costs one reply.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,31 +6,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_agent::external::Externals;
-use muster_api::Node as _;
 use muster_api::testing::TestNode;
 use muster_host::external::{Change, Helper, Options, Settle, Shelf};
 use muster_host::{Limits, Outcome, Registry};
 use muster_system::fake::FakeSystem;
 use muster_tests::await_state;
-use muster_wire::filter::Filter;
 use muster_wire::status::{Reason, Status};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::ask::World;
 use muster_tests::command::program;
 
-fn helper() -> Helper {
+pub(crate) fn helper() -> Helper {
     Helper {
         program: program("rpcd"),
         arguments: vec!["exec-sandboxed".into()],
     }
 }
 
-fn ddl(name: &str, version: &str, actions: &[&str]) -> Value {
+pub(crate) fn ddl(name: &str, version: &str, actions: &[&str]) -> Value {
     let action = |name: &&str| {
         json!({"action": name, "input": {
                 "text": {"prompt": "t", "description": "t", "type": "string", "validation": ".", "maxlength": 90, "optional": true},
@@ -46,7 +40,7 @@ fn ddl(name: &str, version: &str, actions: &[&str]) -> Value {
 }
 
 /// Puts a file in place at once, as an installation should.
-fn put(path: &Path, text: &str, mode: u32) {
+pub(crate) fn put(path: &Path, text: &str, mode: u32) {
     let fresh = path.with_extension("fresh");
     std::fs::write(&fresh, text).unwrap();
     std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -54,7 +48,7 @@ fn put(path: &Path, text: &str, mode: u32) {
 }
 
 /// Begins every agent of these tests: says yes when it is asked whether it is of use, and takes the action from the request.
-const HEAD: &str = r#"#!/bin/sh
+pub(crate) const HEAD: &str = r#"#!/bin/sh
 reply() { echo "$1" > "$CHORIA_EXTERNAL_REPLY"; }
 if [ "$CHORIA_EXTERNAL_PROTOCOL" = io.choria.mcorpc.external.v1.activation_request ]; then
     [ "$3" = "$CHORIA_EXTERNAL_PROTOCOL" ] && reply '{"activate": true}'
@@ -185,7 +179,7 @@ impl Plugins {
 }
 
 /// A directory that everybody may enter, as programs of other users must.
-fn open_directory() -> TempDir {
+pub(crate) fn open_directory() -> TempDir {
     let directory = TempDir::new().unwrap();
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(directory.path(), mode).unwrap();
@@ -463,159 +457,4 @@ async fn what_is_not_ours_of_no_use_or_for_several_machines_is_no_trouble() {
     let plugins = Plugins::load(directory, json!({})).await;
     assert_eq!(plugins.shelf.problems(), []);
     assert_eq!(plugins.registry.names(), ["both"]);
-}
-
-const NODE: &str = "node1.example.net";
-
-/// A node that watches a directory.
-pub(crate) struct Watching {
-    pub(crate) world: World,
-    directory: TempDir,
-    stop: CancellationToken,
-}
-
-impl Watching {
-    pub(crate) async fn start() -> Self {
-        let world = World::new(|_| {}).await;
-        let core = Arc::clone(&world.node.core);
-        let directory = open_directory();
-        let shelf = Shelf::new(
-            directory.path().to_owned(),
-            Options::default(),
-            core.registry().names().iter().cloned().collect(),
-            helper(),
-            "/etc/muster/rpcd.toml".into(),
-        );
-        let limits = json!({"concurrency": 10, "queue": 100, "output_bytes": 65536});
-        let externals = Externals::new(core, serde_json::from_value(limits).unwrap(), shelf);
-        let stop = CancellationToken::new();
-        tokio::spawn(Arc::new(externals).watch(Duration::from_millis(50), stop.clone()));
-        Self {
-            world,
-            directory,
-            stop,
-        }
-    }
-
-    pub(crate) fn here(&self) -> &Path {
-        self.directory.path()
-    }
-
-    /// An agent whose action says its version, when a file is there.
-    fn greet(&self, version: &str) {
-        let here = self.here();
-        let wait = format!(
-            ": > '{0}/begun{version}'\nwhile ! test -e '{0}/go'; do sleep 0.05; done\n",
-            here.display()
-        );
-        let text = format!("{HEAD}{wait}reply '{{\"data\": {{\"said\": \"{version}\"}}}}'\n");
-        put(&here.join("greet"), &text, 0o755);
-        let document = ddl("greet", version, &["greet"]);
-        put(&here.join("greet.json"), &document.to_string(), 0o644);
-    }
-
-    /// Waits until the node offers this version, or none.
-    pub(crate) async fn offered(&self, version: Option<&str>) {
-        let core = &self.world.node.core;
-        await_state("the version is offered", || {
-            let registry = core.registry();
-            let found = registry
-                .agent("greet")
-                .map(|agent| agent.ddl().version().to_owned());
-            found.as_deref() == version
-        })
-        .await;
-    }
-
-    pub(crate) async fn ask(
-        &self,
-        agent: &str,
-        action: &str,
-        data: Value,
-    ) -> muster_wire::reply::Reply {
-        self.world.caller.ask(NODE, agent, action, data).await.reply
-    }
-
-    /// How many nodes say that they have the agent.
-    async fn found(&self) -> usize {
-        let filter = Filter::default().with_agent("greet").unwrap();
-        self.world
-            .caller
-            .client
-            .discover(&filter)
-            .await
-            .unwrap()
-            .nodes
-            .len()
-    }
-}
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agents_come_change_and_go_while_the_daemon_runs() {
-    let watching = Watching::start().await;
-    assert_eq!(watching.found().await, 0);
-    watching.greet("1.0.0");
-    watching.offered(Some("1.0.0")).await;
-    assert_eq!(watching.found().await, 1);
-
-    // A call of the old version runs while the new one comes.
-    let running = watching.ask("greet", "greet", json!({}));
-    let meanwhile = async {
-        let begun = watching.here().join("begun1.0.0");
-        await_state("the call runs", || begun.exists()).await;
-        watching.greet("2.0.0");
-        watching.offered(Some("2.0.0")).await;
-        std::fs::write(watching.here().join("go"), "").unwrap();
-    };
-    let (old, ()) = tokio::join!(running, meanwhile);
-    assert_eq!(old.data["said"], json!("1.0.0"), "{old:?}");
-    let new = watching.ask("greet", "greet", json!({})).await;
-    assert_eq!(new.data["said"], json!("2.0.0"), "{new:?}");
-    let fetched = watching
-        .ask("rpcutil", "ddl", json!({"agent": "greet"}))
-        .await;
-    assert_eq!(fetched.data["version"], json!("2.0.0"));
-
-    std::fs::remove_file(watching.here().join("greet.json")).unwrap();
-    watching.offered(None).await;
-    let gone = watching.ask("greet", "greet", json!({})).await;
-    assert_eq!(gone.statuscode, Status::UnknownAction);
-    assert_eq!(watching.found().await, 0);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_broken_keeps_the_version_before_it_and_is_told() {
-    let watching = Watching::start().await;
-    std::fs::write(watching.here().join("go"), "").unwrap();
-    watching.greet("1.0.0");
-    watching.offered(Some("1.0.0")).await;
-    put(
-        &watching.here().join("greet.json"),
-        "{\"metadata\": {\"name\": 7}}",
-        0o644,
-    );
-    let core = &watching.world.node.core;
-    await_state("the trouble is told", || !core.agent_problems().is_empty()).await;
-    let inventory = watching.ask("rpcutil", "agent_inventory", json!({})).await;
-    assert_eq!(inventory.data["problems"][0]["agent"], json!("greet"));
-    let agents = inventory.data["agents"].as_array().unwrap();
-    let greet = agents
-        .iter()
-        .find(|agent| agent["agent"] == "greet")
-        .unwrap();
-    assert_eq!(
-        (&greet["version"], &greet["provider"]),
-        (&json!("1.0.0"), &json!("external"))
-    );
-    let answer = watching.ask("greet", "greet", json!({})).await;
-    assert_eq!(answer.data["said"], json!("1.0.0"), "{answer:?}");
-    watching.greet("3.0.0");
-    watching.offered(Some("3.0.0")).await;
-    await_state("the trouble is over", || core.agent_problems().is_empty()).await;
 }

@@ -9,6 +9,8 @@ mod bundles;
 #[cfg(test)]
 mod creds;
 #[cfg(test)]
+mod enroller;
+#[cfg(test)]
 mod enrolment;
 #[cfg(test)]
 mod freshness;
@@ -20,6 +22,8 @@ mod journal;
 mod messages;
 #[cfg(test)]
 mod names;
+#[cfg(test)]
+mod newcomer_names;
 #[cfg(test)]
 mod nkeys;
 #[cfg(test)]

@@ -3,15 +3,17 @@
 use std::os::unix::fs::PermissionsExt;
 
 use muster_engine::resource::Value;
-use muster_system::System;
 use serde_json::json;
 
 use crate::support::{Scratch, apply, check, converges, error, fake, messages, nothing};
 
-const ABC: &str = "{sha256}ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-const ABD: &str = "{sha256}a52d159f262b2c6ddb724a61840befc36eb30c88877a4030b65cbe86298449c9";
+pub(crate) const ABC: &str =
+    "{sha256}ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-fn mode(scratch: &Scratch, path: &str) -> u32 {
+pub(crate) const ABD: &str =
+    "{sha256}a52d159f262b2c6ddb724a61840befc36eb30c88877a4030b65cbe86298449c9";
+
+pub(crate) fn mode(scratch: &Scratch, path: &str) -> u32 {
     std::fs::symlink_metadata(scratch.path(path))
         .unwrap()
         .permissions()
@@ -179,48 +181,6 @@ fn what_is_not_to_be_replaced_stays() {
         json!({"content": "new", "replace": false}),
     );
     assert_eq!(scratch.text("/tmp/y"), "new");
-}
-
-#[test]
-fn a_copy_of_what_is_replaced_is_kept_where_asked() {
-    let scratch = Scratch::new();
-    scratch.write("/tmp/x", "old");
-    converges(
-        &scratch.engine,
-        "file",
-        "/tmp/x",
-        json!({"content": "new", "backup": ".bak"}),
-    );
-    assert_eq!(
-        (
-            scratch.text("/tmp/x.bak").as_str(),
-            scratch.text("/tmp/x").as_str()
-        ),
-        ("old", "new")
-    );
-}
-
-#[test]
-fn a_source_is_copied_and_followed() {
-    let scratch = Scratch::new();
-    scratch.write("/tmp/from", "one");
-    let words = || json!({"source": "/tmp/from"});
-    converges(&scratch.engine, "file", "/tmp/to", words());
-    assert_eq!(scratch.text("/tmp/to"), "one");
-    scratch.write("/tmp/from", "two");
-    converges(&scratch.engine, "file", "/tmp/to", words());
-    assert_eq!(scratch.text("/tmp/to"), "two");
-    let outcome = apply(
-        &scratch.engine,
-        "file",
-        "/tmp/to",
-        json!({"source": "/tmp/nothing"}),
-    );
-    assert!(
-        error(&outcome).contains("source(s) /tmp/nothing: nothing is there"),
-        "{}",
-        error(&outcome)
-    );
 }
 
 #[test]
@@ -436,220 +396,6 @@ fn symbolic_modes_start_from_what_is_there() {
         json!({"content": "x", "mode": "o="}),
     );
     assert_eq!(mode(&scratch, "/tmp/new"), 0o640);
-}
-
-#[test]
-fn contents_are_compared_by_the_checksum_that_is_named() {
-    let scratch = Scratch::new();
-    let engine = &scratch.engine;
-    let events = converges(
-        engine,
-        "file",
-        "/tmp/x",
-        json!({"content": "abc", "checksum": "md5"}),
-    );
-    let abc = "{md5}900150983cd24fb0d6963f7d28e17f72";
-    assert_eq!(messages(&events), [format!("defined content as '{abc}'")]);
-    let events = converges(
-        engine,
-        "file",
-        "/tmp/x",
-        json!({"content": "abd", "checksum": "md5"}),
-    );
-    assert_eq!(
-        messages(&events),
-        [format!(
-            "content changed '{abc}' to '{{md5}}4911e516e5aa21d327512e0c8b197616'"
-        )]
-    );
-}
-
-#[test]
-fn by_its_time_a_copy_is_good_when_it_is_not_older() {
-    let (system, engine) = fake();
-    system.file("/srv/from", "one");
-    let words = || json!({"source": "/srv/from", "checksum": "mtime"});
-    let events = converges(&engine, "file", "/srv/to", words());
-    assert_eq!(
-        messages(&events),
-        ["defined content as '{mtime}2023-11-14 22:13:20 UTC'"]
-    );
-    system.set_now(system.now() + std::time::Duration::from_mins(1));
-    system.file("/srv/from", "two");
-    system.set_now(system.now() + std::time::Duration::from_mins(1));
-    let events = converges(&engine, "file", "/srv/to", words());
-    assert_eq!(
-        messages(&events),
-        ["content changed '{mtime}2023-11-14 22:13:20 UTC' to '{mtime}2023-11-14 22:14:20 UTC'"]
-    );
-    assert_eq!(system.text("/srv/to"), "two");
-}
-
-#[test]
-fn a_source_must_have_the_checksum_that_is_demanded() {
-    let scratch = Scratch::new();
-    let engine = &scratch.engine;
-    scratch.write("/tmp/from", "abc");
-    scratch.write("/tmp/to", "old");
-    let sum = &ABC["{sha256}".len()..];
-    let events = converges(
-        engine,
-        "file",
-        "/tmp/to",
-        json!({"source": "/tmp/from", "checksum_value": sum, "ensure": "file"}),
-    );
-    assert_eq!(events[0].property, "checksum_value");
-    assert!(
-        events[0].message.ends_with(&format!("to '{sum}'")),
-        "{events:?}"
-    );
-    scratch.write("/tmp/from", "something else");
-    scratch.write("/tmp/to", "old");
-    let outcome = apply(
-        engine,
-        "file",
-        "/tmp/to",
-        json!({"source": "/tmp/from", "checksum_value": sum, "ensure": "file"}),
-    );
-    assert!(
-        error(&outcome).contains("did not match desired checksum; discarding changes"),
-        "{}",
-        error(&outcome)
-    );
-    assert_eq!(scratch.text("/tmp/to"), "old");
-}
-
-#[test]
-fn the_first_source_that_exists_says_what_is_made() {
-    let scratch = Scratch::new();
-    let engine = &scratch.engine;
-    scratch.write("/tmp/second", "abc");
-    let words = || json!({"source": ["/tmp/first", "file:///tmp/second"]});
-    let events = converges(engine, "file", "/tmp/to", words());
-    assert_eq!(messages(&events), [format!("defined content as '{ABC}'")]);
-    scratch.write("/tmp/first", "abd");
-    let events = converges(engine, "file", "/tmp/to", words());
-    assert_eq!(
-        messages(&events),
-        [format!("content changed '{ABC}' to '{ABD}'")]
-    );
-    std::fs::create_dir(scratch.path("/tmp/dir")).unwrap();
-    let events = converges(engine, "file", "/tmp/todir", json!({"source": "/tmp/dir"}));
-    assert_eq!(messages(&events), ["created"]);
-    assert!(scratch.path("/tmp/todir").is_dir());
-    std::os::unix::fs::symlink("second", scratch.path("/tmp/link")).unwrap();
-    converges(
-        engine,
-        "file",
-        "/tmp/tolink",
-        json!({"source": "/tmp/link"}),
-    );
-    assert!(scratch.path("/tmp/tolink").is_symlink());
-    converges(
-        engine,
-        "file",
-        "/tmp/tofile",
-        json!({"source": "/tmp/link", "links": "follow"}),
-    );
-    assert!(!scratch.path("/tmp/tofile").is_symlink());
-    assert_eq!(scratch.text("/tmp/tofile"), "abc");
-}
-
-#[test]
-fn permissions_come_from_the_source_when_asked_for() {
-    let scratch = Scratch::new();
-    let engine = &scratch.engine;
-    scratch.write("/tmp/from", "abc");
-    let private = std::fs::Permissions::from_mode(0o600);
-    std::fs::set_permissions(scratch.path("/tmp/from"), private).unwrap();
-    let words = |word: &str| json!({"source": "/tmp/from", "source_permissions": word});
-    converges(engine, "file", "/tmp/to", words("use_when_creating"));
-    assert_eq!(mode(&scratch, "/tmp/to"), 0o600);
-    let public = std::fs::Permissions::from_mode(0o644);
-    std::fs::set_permissions(scratch.path("/tmp/from"), public).unwrap();
-    assert!(converges(engine, "file", "/tmp/to", words("use_when_creating")).is_empty());
-    let events = converges(engine, "file", "/tmp/to", words("use"));
-    assert_eq!(messages(&events), ["mode changed '0600' to '0644'"]);
-}
-
-#[test]
-fn a_link_can_be_followed_to_what_it_points_to() {
-    let scratch = Scratch::new();
-    let engine = &scratch.engine;
-    scratch.write("/tmp/real", "old");
-    std::os::unix::fs::symlink("real", scratch.path("/tmp/link")).unwrap();
-    let words = json!({"content": "abc", "mode": "0600", "links": "follow"});
-    converges(engine, "file", "/tmp/link", words);
-    assert!(scratch.path("/tmp/link").is_symlink());
-    assert_eq!(
-        (
-            scratch.text("/tmp/real").as_str(),
-            mode(&scratch, "/tmp/real")
-        ),
-        ("abc", 0o600)
-    );
-}
-
-#[test]
-fn a_bucket_keeps_what_was_replaced_and_gives_it_back() {
-    let scratch = Scratch::new();
-    let engine = &scratch.engine;
-    scratch.write("/tmp/x", "abc");
-    let resource = check(
-        engine,
-        "file",
-        "/tmp/x",
-        json!({"content": "new", "backup": "puppet"}),
-    )
-    .unwrap();
-    let outcome = engine.apply(&resource, muster_system::command::Cancel::default(), false);
-    let sum = &ABC["{sha256}".len()..];
-    assert_eq!(
-        outcome.log,
-        [format!("Filebucketed /tmp/x to puppet with sum {sum}")]
-    );
-    let place = format!("/var/lib/muster/clientbucket/b/a/7/8/1/6/b/f/{sum}");
-    assert_eq!(scratch.text(&format!("{place}/contents")), "abc");
-    assert_eq!(scratch.text(&format!("{place}/paths")), "/tmp/x\n");
-    assert_eq!(mode(&scratch, &format!("{place}/contents")), 0o440);
-    scratch.write("/tmp/y", "abc");
-    converges(
-        engine,
-        "file",
-        "/tmp/y",
-        json!({"ensure": "absent", "backup": "puppet"}),
-    );
-    assert_eq!(scratch.text(&format!("{place}/paths")), "/tmp/x\n/tmp/y\n");
-    let events = converges(
-        engine,
-        "file",
-        "/tmp/x",
-        json!({"content": ABC, "backup": "puppet"}),
-    );
-    assert!(events[0].message.ends_with(&format!("to '{ABC}'")));
-    assert_eq!(scratch.text("/tmp/x"), "abc");
-    let outcome = apply(
-        engine,
-        "file",
-        "/tmp/x",
-        json!({"content": "newer", "backup": "main"}),
-    );
-    assert!(
-        error(&outcome).contains("Could not find filebucket main specified in backup"),
-        "{}",
-        error(&outcome)
-    );
-    assert_eq!(scratch.text("/tmp/x"), "abc");
-}
-
-#[test]
-fn a_directory_is_copied_before_force_removes_it() {
-    let scratch = Scratch::new();
-    scratch.write("/tmp/d/sub/inner", "abc");
-    let words = json!({"ensure": "absent", "force": true, "backup": ".old"});
-    converges(&scratch.engine, "file", "/tmp/d", words);
-    assert!(!scratch.path("/tmp/d").exists());
-    assert_eq!(scratch.text("/tmp/d.old/sub/inner"), "abc");
 }
 
 #[test]

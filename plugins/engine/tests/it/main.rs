@@ -12,6 +12,7 @@ mod support;
 mod exec;
 mod external;
 mod file;
+mod file_sources;
 mod mounts;
 mod munge;
 mod package;

@@ -1,0 +1,139 @@
+//! The authority's side of a connection: who asks, and what.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::Asked;
+use super::books::{ADMINISTRATOR, Books};
+
+/// Largest head and largest body that are read, in bytes.
+const LARGEST: usize = 256 * 1024;
+
+pub(super) fn acceptor(directory: &TempDir) -> TlsAcceptor {
+    let path = |name: &str| directory.path().join(name);
+    let certificate = |name: &str| CertificateDer::from_pem_file(path(name)).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate("ca.pem")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .allow_unauthenticated()
+            .build()
+            .unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(
+            vec![certificate("server.pem")],
+            PrivateKeyDer::from_pem_file(path("server.key")).unwrap(),
+        )
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+pub(super) struct Question {
+    pub(super) method: String,
+    pub(super) path: String,
+    /// What the body is said to be.
+    pub(super) kind: String,
+    pub(super) body: String,
+}
+
+/// One connection, until the client closes it.
+pub(super) async fn serve(stream: TcpStream, acceptor: TlsAcceptor, books: Arc<Mutex<Books>>) {
+    let Ok(stream) = acceptor.accept(stream).await else {
+        return;
+    };
+    let (serial, rights) = client(&stream);
+    let mut stream = BufReader::new(stream);
+    while let Some(question) = question(&mut stream).await {
+        let answer = {
+            let mut books = books.lock().unwrap();
+            // Whose certificate was revoked is not spoken to.
+            if serial.is_some_and(|serial| books.revoked.contains(&serial)) {
+                return;
+            }
+            let answer = books.answer(&question, rights);
+            let path = question
+                .path
+                .strip_prefix("/puppet-ca/v1")
+                .unwrap_or(&question.path);
+            let asked = Asked {
+                method: question.method.clone(),
+                path: path.to_owned(),
+                status: answer.status,
+            };
+            books.asked.push(asked);
+            answer
+        };
+        let head = format!(
+            "HTTP/1.1 {} X\r\ncontent-type: {}\r\ncontent-length: {}\r\n\r\n",
+            answer.status,
+            answer.kind,
+            answer.body.len()
+        );
+        let whole = [head.as_bytes(), answer.body.as_bytes()].concat();
+        if stream.write_all(&whole).await.is_err() || stream.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Serial number and rights of who asks.
+pub(super) fn client(stream: &TlsStream<TcpStream>) -> (Option<u64>, bool) {
+    let Some([certificate, ..]) = stream.get_ref().1.peer_certificates() else {
+        return (None, false);
+    };
+    let (_, certificate) = X509Certificate::from_der(certificate).unwrap();
+    let rights: Vec<String> = ADMINISTRATOR.iter().map(ToString::to_string).collect();
+    let rights = rights.join(".");
+    let may = certificate.extensions().iter().any(|extension| {
+        extension.oid.to_id_string() == rights && extension.value.ends_with(b"true")
+    });
+    (
+        certificate.tbs_certificate.serial.iter_u64_digits().next(),
+        may,
+    )
+}
+
+pub(super) async fn question(stream: &mut BufReader<TlsStream<TcpStream>>) -> Option<Question> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+        if head.len() > LARGEST {
+            return None;
+        }
+    }
+    let head = String::from_utf8(head).ok()?;
+    let mut lines = head.lines();
+    let mut words = lines.next()?.split(' ');
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let headers: BTreeMap<String, String> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_lowercase(), value.trim().to_owned()))
+        .collect();
+    let length = headers
+        .get("content-length")
+        .map_or(Ok(0), |it| it.parse::<usize>());
+    let length = length.ok().filter(|length| *length <= LARGEST)?;
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    Some(Question {
+        method,
+        path,
+        kind: headers.get("content-type").cloned().unwrap_or_default(),
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
+}

@@ -1,0 +1,103 @@
+//! Which names a bootstrap token lets in: patterns, and the tickets that are written with them.
+
+use muster_wire::enrol::{NamePattern, Ticket, TicketFact};
+use muster_wire::identity::Identity;
+use proptest::prelude::*;
+
+use crate::world::identity;
+
+#[test]
+fn a_star_never_stands_for_a_dot_and_two_stand_for_whole_parts() {
+    for (pattern, called, matches) in [
+        ("web-*.example.com", "web-1.example.com", true),
+        ("web-*.example.com", "WEB-1.Example.com.", true),
+        ("web-*.example.com", "web-1.evil.example.com", false),
+        ("web-*.example.com", "web-1.example.com.evil.org", false),
+        ("web-*.example.com", "xweb-1.example.com", false),
+        ("web-*.example.com", "web1.example.com", false),
+        ("*.example.com", "example.com", false),
+        ("*", "web1", true),
+        ("*", "web1.example.com", false),
+        ("a*b*c", "aXbYbZc", true),
+        ("a*b*c", "aXbYbZ", false),
+        ("*a*", "bab", true),
+        ("**.lab.example.com", "a.b.lab.example.com", true),
+        ("**.lab.example.com", "a.lab.example.com", true),
+        ("**.lab.example.com", "lab.example.com", false),
+        ("web.**", "web.a.b.c", true),
+        ("web.**", "web", false),
+        ("a.**.z", "a.b.z", true),
+        ("a.**.z", "a.z", false),
+        ("a.**.m.**.z", "a.m.m.m.z", true),
+        ("**", "any.name.at.all", true),
+        ("db1.example.com", "db1.example.com", true),
+        ("db1.example.com", "db2.example.com", false),
+    ] {
+        let parsed = NamePattern::parse(pattern).unwrap();
+        assert_eq!(
+            parsed.matches(&Identity::parse(called).unwrap()),
+            matches,
+            "{pattern} {called}"
+        );
+    }
+    for bad in [
+        "", ".", "a..b", "a.", "a***", "a**b", "***", "a b", "[a-z]", "a,b", "grün", "a/b",
+    ] {
+        assert!(NamePattern::parse(bad).is_err(), "{bad}");
+    }
+    assert!(NamePattern::parse(&"a".repeat(64)).is_err());
+    assert!(NamePattern::parse(&"a.".repeat(200)).is_err());
+}
+
+/// The same by the plainest of means.
+fn plain(pattern: &[&str], parts: &[&str]) -> bool {
+    fn part(pattern: &[u8], text: &[u8]) -> bool {
+        match pattern.split_first() {
+            None => text.is_empty(),
+            Some((b'*', rest)) => (0..=text.len()).any(|n| part(rest, &text[n..])),
+            Some((byte, rest)) => text.first() == Some(byte) && part(rest, &text[1..]),
+        }
+    }
+    match pattern.split_first() {
+        None => parts.is_empty(),
+        Some((&"**", rest)) => (1..=parts.len()).any(|n| plain(rest, &parts[n..])),
+        Some((wanted, rest)) => parts.split_first().is_some_and(|(first, others)| {
+            part(wanted.as_bytes(), first.as_bytes()) && plain(rest, others)
+        }),
+    }
+}
+
+proptest! {
+    #[test]
+    fn patterns_mean_what_the_plainest_reading_means(
+        pattern in "((\\*\\*|[ab*]{1,3})\\.){0,4}(\\*\\*|[ab*]{1,3})",
+        called in "([ab]{1,4}\\.){0,4}[ab]{1,4}",
+    ) {
+        if let Ok(parsed) = NamePattern::parse(&pattern) {
+            let wanted: Vec<&str> = pattern.split('.').collect();
+            let parts: Vec<&str> = called.split('.').collect();
+            prop_assert_eq!(parsed.matches(&identity(&called)), plain(&wanted, &parts));
+        }
+    }
+
+    #[test]
+    fn no_text_makes_a_pattern_or_a_ticket_panic(text in "(\\PC|[.*:=]){0,40}") {
+        if let Ok(pattern) = NamePattern::parse(&text) {
+            let _ = pattern.matches(&identity("web-1.example.com"));
+        }
+        let _ = Ticket::of(std::slice::from_ref(&text));
+        let _ = text.parse::<TicketFact>();
+    }
+
+    #[test]
+    fn tickets_come_back_from_their_tags(
+        names in proptest::collection::vec("[a-z*]{1,5}(\\.[a-z]{1,5}){0,2}", 1..5),
+        uses in proptest::option::of(1..1000_u32),
+        facts in proptest::collection::btree_map("[a-zA-Z_.-]{1,8}", "[^\\p{C}]{0,20}", 0..5),
+    ) {
+        let names: Result<Vec<_>, _> = names.iter().map(|name| NamePattern::parse(name)).collect();
+        prop_assume!(names.is_ok());
+        let ticket = Ticket { names: names.unwrap(), uses, facts };
+        prop_assert_eq!(Ticket::of(&ticket.tags().unwrap()).unwrap(), ticket);
+    }
+}
