@@ -27,7 +27,7 @@ pub mod health;
 pub mod lifecycle;
 mod listing;
 pub mod lookup;
-mod memory;
+pub mod memory;
 pub mod metrics;
 pub mod newcomer;
 pub mod pipeline;

@@ -10,7 +10,7 @@ use muster_agent::config::{Config, DEFAULT_PATH, LogFormat};
 use muster_agent::lifecycle::{Ending, LifeError};
 use muster_agent::newcomer::NewcomerError;
 use muster_agent::virtual_nodes::command as virtual_nodes;
-use muster_agent::{apply, assemble, lifecycle, restart};
+use muster_agent::{apply, assemble, lifecycle, memory, restart};
 use muster_host::sandbox::Plan;
 use muster_system::leave;
 
@@ -124,6 +124,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
+    memory::share_one_heap();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(64)

@@ -1,5 +1,6 @@
 //! Gives back to the system what a daemon at rest does not need: what its heap holds free, and the pages of its own program that only
-//! starting, or a burst of work, has touched. They come from the file again when they are wanted.
+//! starting, or a burst of work, has touched. They come from the file again when they are wanted. So that all of a heap can be given back,
+//! there is one.
 //!
 //! The project's only unsafe code (decision 23). It decides nothing about when: `lifecycle` does.
 
@@ -94,6 +95,19 @@ fn drop_pages(range: Range<usize>) {
         )
     };
 }
+
+/// Has all threads share one heap, from now on: glibc gives threads heaps of their own, and never the end of such a one back, which is
+/// where a flood of requests has been. To be called before there are threads.
+#[cfg(target_env = "gnu")]
+#[expect(unsafe_code, reason = "see SAFETY")]
+pub fn share_one_heap() {
+    // SAFETY: a number in glibc's own settings, which nobody reads meanwhile: there is one thread (mallopt(3)).
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
+/// Other allocators decide by themselves.
+#[cfg(not(target_env = "gnu"))]
+pub fn share_one_heap() {}
 
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "see SAFETY")]
