@@ -122,7 +122,7 @@ fn trim_heap() {}
 
 #[cfg(test)]
 mod tests {
-    use super::{give_back, mapped, unwritten};
+    use super::{give_back, mapped, share_one_heap, unwritten};
 
     const MAPS: &str = "\
 1000-3000 r--p 00000000 fe:00 77 /usr/bin/rpcd
@@ -188,5 +188,37 @@ Anonymous:             0 kB
             }
         }
         kilobytes
+    }
+
+    /// Where glibc has put heaps of threads: each begins where 64 MiB do.
+    #[cfg(target_env = "gnu")]
+    fn heaps_of_threads() -> usize {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let is_heap = |part: &&super::Mapped<'_>| {
+            part.range.start.is_multiple_of(64 << 20) && part.permissions == "rw-p"
+        };
+        mapped(&maps).iter().filter(is_heap).count()
+    }
+
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn threads_get_no_heaps_of_their_own() {
+        share_one_heap();
+        let before = heaps_of_threads();
+        let all_are_there = std::sync::Barrier::new(8);
+        let allocate = || {
+            let kept: Vec<String> = (0..1000).map(|number: i32| number.to_string()).collect();
+            all_are_there.wait();
+            kept.len()
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(allocate)).collect();
+            assert!(
+                threads
+                    .into_iter()
+                    .all(|thread| thread.join().unwrap() == 1000)
+            );
+        });
+        assert_eq!(heaps_of_threads(), before);
     }
 }
