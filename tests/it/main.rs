@@ -35,6 +35,7 @@ mod refreshes;
 mod resources;
 mod restarts;
 mod rollouts;
+mod run_states;
 mod runs;
 mod sealed;
 mod secrets;

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
-use crate::organisation::files::{self, FileError};
+use crate::files::{self, FileError};
 
 /// Our directory among the user's caches; none without a home.
 pub fn directory(environment: &Environment) -> Option<PathBuf> {

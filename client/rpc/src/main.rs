@@ -23,6 +23,7 @@ mod doctor;
 mod environment;
 mod error;
 mod exit;
+mod files;
 mod jobs;
 mod organisation;
 mod policy;

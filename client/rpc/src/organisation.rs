@@ -11,7 +11,6 @@ pub mod authority;
 pub mod bundle;
 mod create;
 mod error;
-pub mod files;
 mod issue;
 mod layout;
 pub mod ledger;
@@ -25,6 +24,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use muster_wire::token::{KeyKind, KeyPair, Trust};
+
+use crate::files;
 
 pub use create::{Plan, create};
 pub use error::OrganisationError;

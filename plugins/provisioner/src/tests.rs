@@ -1,5 +1,5 @@
 //! The plan, the record and the choice of masters, as functions; the agent against its DDL. The service with a real broker, real nodes and a
-//! certificate authority is tested in `tests/it/provisioning.rs`.
+//! certificate authority is tested in `tests/it/provisioning/mod.rs`.
 
 use muster_api::ddl::{Ddl, builtin};
 use muster_api::testing::differences;

@@ -145,6 +145,7 @@ impl Claim<'_> {
 
 #[cfg(test)]
 mod tests {
+    use curve25519_dalek::scalar::Scalar;
     use ed25519_dalek::{Signature, Signer as _, SigningKey};
     use proptest::prelude::*;
 
@@ -173,7 +174,7 @@ mod tests {
     }
 
     fn signature(number: usize, signer: u8, harm: Harm) -> Signature {
-        let sign = |key: u8, number| key_sign(key, &[DOMAIN, &body(number)].concat());
+        let sign = |signer, number| key(signer).sign(&[DOMAIN, &body(number)].concat());
         let mut bytes = match harm {
             Harm::None | Harm::Bit(_) => sign(signer, number),
             Harm::Moved => sign(signer, number + 1),
@@ -186,23 +187,32 @@ mod tests {
         Signature::from_bytes(&bytes)
     }
 
-    fn key_sign(number: u8, message: &[u8]) -> Signature {
-        key(number).sign(message)
-    }
-
-    fn judged(signers: &[(u8, Harm)]) -> Vec<bool> {
-        let bodies: Vec<_> = (0..signers.len()).map(body).collect();
+    /// What is judged of these signatures, each of the message of its number and of this signer.
+    fn verdicts(signatures: &[(Signature, u8)]) -> Vec<bool> {
+        let bodies: Vec<_> = (0..signatures.len()).map(body).collect();
         let claims: Vec<_> = bodies
             .iter()
-            .enumerate()
-            .zip(signers)
-            .map(|((number, body), (signer, harm))| Claim {
+            .zip(signatures)
+            .map(|(body, (signature, signer))| Claim {
                 message: [&DOMAIN[..1], &DOMAIN[1..], body],
-                signature: signature(number, *signer, *harm),
+                signature: *signature,
                 key: key(*signer).verifying_key(),
             })
             .collect();
         judge(&claims)
+    }
+
+    fn judged(signers: &[(u8, Harm)]) -> Vec<bool> {
+        let signatures: Vec<_> = (0..)
+            .zip(signers)
+            .map(|(number, (signer, harm))| (signature(number, *signer, *harm), *signer))
+            .collect();
+        verdicts(&signatures)
+    }
+
+    /// Nine unharmed signatures of one key.
+    fn nine() -> [(Signature, u8); 9] {
+        std::array::from_fn(|number| (signature(number, 1, Harm::None), 1))
     }
 
     fn harm() -> impl Strategy<Value = Harm> {
@@ -242,63 +252,31 @@ mod tests {
     /// Errors that would cancel out if all had the same factor: s of one is larger by as much as the other's is smaller.
     #[test]
     fn two_wrongs_make_no_right() {
-        use curve25519_dalek::scalar::Scalar;
-        let mut wrong = [0, 1].map(|number| signature(number, 1, Harm::None));
-        for (signature, error) in wrong.iter_mut().zip([Scalar::ONE, -Scalar::ONE]) {
+        let mut signatures = nine();
+        for ((signature, _), error) in signatures.iter_mut().zip([Scalar::ONE, -Scalar::ONE]) {
             let s = Scalar::from_canonical_bytes(*signature.s_bytes()).unwrap() + error;
             *signature = Signature::from_components(*signature.r_bytes(), s.to_bytes());
         }
-        let bodies: Vec<_> = (0..9).map(body).collect();
-        let claims: Vec<_> = bodies
-            .iter()
-            .enumerate()
-            .map(|(number, body)| Claim {
-                message: [DOMAIN, body, b""],
-                signature: wrong
-                    .get(number)
-                    .copied()
-                    .unwrap_or_else(|| signature(number, 1, Harm::None)),
-                key: key(1).verifying_key(),
-            })
-            .collect();
         let expected: Vec<_> = (0..9).map(|number| number > 1).collect();
-        assert_eq!(judge(&claims), expected);
+        assert_eq!(verdicts(&signatures), expected);
     }
 
     /// Adding the group's order to s gives the same equation: a second spelling, of which nothing is believed.
     #[test]
     fn a_signature_has_one_spelling() {
-        let order = {
-            use curve25519_dalek::scalar::Scalar;
-            let mut bytes = (-Scalar::ONE).to_bytes();
-            bytes[0] += 1;
-            bytes
-        };
-        let mut other = *signature(0, 1, Harm::None).s_bytes();
+        let mut order = (-Scalar::ONE).to_bytes();
+        order[0] += 1;
+        let mut signatures = nine();
+        let first = &mut signatures[0].0;
+        let mut other = *first.s_bytes();
         let mut carry = 0;
         for (byte, more) in other.iter_mut().zip(order) {
             carry += u16::from(*byte) + u16::from(more);
             *byte = carry.to_le_bytes()[0];
             carry >>= 8;
         }
-        let bodies: Vec<_> = (0..9).map(body).collect();
-        let claims: Vec<_> = bodies
-            .iter()
-            .enumerate()
-            .map(|(number, body)| {
-                let good = signature(number, 1, Harm::None);
-                let signature = match number {
-                    0 => Signature::from_components(*good.r_bytes(), other),
-                    _ => good,
-                };
-                Claim {
-                    message: [DOMAIN, body, b""],
-                    signature,
-                    key: key(1).verifying_key(),
-                }
-            })
-            .collect();
+        *first = Signature::from_components(*first.r_bytes(), other);
         let expected: Vec<_> = (0..9).map(|number| number > 0).collect();
-        assert_eq!(judge(&claims), expected);
+        assert_eq!(verdicts(&signatures), expected);
     }
 }

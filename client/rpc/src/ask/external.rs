@@ -25,7 +25,7 @@ use tokio::process::{Child, Command};
 use super::error::AskError;
 use super::interrupt::Interrupt;
 use super::locate::LocateError;
-use crate::organisation::files;
+use crate::files;
 use crate::printer::Printer;
 use crate::render::printable;
 

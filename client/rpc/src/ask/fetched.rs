@@ -9,7 +9,7 @@ use muster_wire::identity::Identity;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::organisation::files::FileError;
+use crate::files::FileError;
 use crate::report::{Reply, Report};
 
 /// How many nodes an error names.

@@ -12,7 +12,7 @@ use super::fetched::{FetchError, Fetched};
 use crate::caches;
 use crate::clock;
 use crate::environment::Environment;
-use crate::organisation::files;
+use crate::files;
 use crate::settings::Settings;
 
 /// The form of the files.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use muster_wire::token::PublicKey;
 
-use crate::organisation::{Layout, Organisation, OrganisationError, files};
+use crate::files;
+use crate::organisation::{Layout, Organisation, OrganisationError};
 
 /// Largest token file that is read.
 const TOKEN_BYTES: u64 = 1024 * 1024;

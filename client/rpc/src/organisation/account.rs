@@ -9,7 +9,8 @@ use muster_wire::token::encode::{self, Validity};
 use muster_wire::token::{KeyPair, PublicKey, Role, Seconds, Trust};
 use serde_json::Map;
 
-use super::{Key, Lock, Organisation, OrganisationError, Realm, files};
+use super::{Key, Lock, Organisation, OrganisationError, Realm};
+use crate::files;
 
 /// The public keys that sign for a role of the fleet.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,8 @@ use muster_wire::identity::{Identity, Name};
 use muster_wire::token::{Creds, PublicKey};
 use serde::Serialize;
 
-use super::{FILE_BYTES, Key, Kind, Organisation, OrganisationError, Realm, files, issue};
+use super::{FILE_BYTES, Key, Kind, Organisation, OrganisationError, Realm, issue};
+use crate::files;
 
 /// Where the provisioner's directory is on its host.
 pub const PROVISIONER_HOME: &str = "/etc/muster/provisioner";

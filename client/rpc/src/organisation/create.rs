@@ -13,8 +13,9 @@ use muster_wire::token::{Creds, KeyKind, KeyPair};
 
 use super::account::{self, RoleKeys};
 use super::profile::{self, Broker, Profile};
-use super::{FILE_BYTES, Key, Layout, Lock, Organisation, OrganisationError, authority, files};
+use super::{FILE_BYTES, Key, Layout, Lock, Organisation, OrganisationError, authority};
 use crate::broker::conf::Conf;
+use crate::files;
 
 /// What the new organisation shall be.
 #[derive(Debug, Clone)]

@@ -6,9 +6,9 @@ use muster_wire::enrol::TicketError;
 use muster_wire::token::encode::IssueError;
 use muster_wire::token::{CredsError, KeyError, PublicKey, TokenError};
 
-use super::files::FileError;
 use super::ledger::Kind;
 use crate::cloud_init::FetchError;
+use crate::files::FileError;
 
 /// Why something could not be done with the organisation.
 #[derive(Debug, thiserror::Error)]

@@ -9,9 +9,8 @@ use muster_wire::token::claims::User;
 use muster_wire::token::encode::{self, Validity};
 use muster_wire::token::{Creds, KeyKind, KeyPair};
 
-use super::{
-    Key, Kind, Lock, Organisation, OrganisationError, Realm, Record, State, files, ledger,
-};
+use super::{Key, Kind, Lock, Organisation, OrganisationError, Realm, Record, State, ledger};
+use crate::files;
 
 /// What is wanted.
 #[derive(Debug, Clone)]

@@ -11,8 +11,8 @@ use muster_wire::token::claims::Account;
 use muster_wire::token::{PublicKey, Seconds};
 use serde::{Deserialize, Serialize};
 
-use super::files::{self, FileError};
 use super::{FILE_BYTES, OrganisationError};
+use crate::files::{self, FileError};
 
 /// Kinds of parties, as operators call them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]

@@ -6,7 +6,8 @@
 use muster_wire::Millis;
 use muster_wire::token::{KeyKind, KeyPair, Seconds, Trust};
 
-use super::{Key, Lock, Organisation, OrganisationError, Realm, Record, State, account, files};
+use super::{Key, Lock, Organisation, OrganisationError, Realm, Record, State, account};
+use crate::files;
 
 /// The accounts of an organisation, verified.
 #[derive(Debug)]

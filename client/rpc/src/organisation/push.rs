@@ -10,7 +10,8 @@ use muster_wire::subject;
 use muster_wire::token::{Creds, Trust};
 use serde::Deserialize;
 
-use super::{FILE_BYTES, Kind, Organisation, OrganisationError, files};
+use super::{FILE_BYTES, Kind, Organisation, OrganisationError};
+use crate::files;
 
 /// Where the broker takes account tokens.
 const UPDATE: &str = "$SYS.REQ.CLAIMS.UPDATE";

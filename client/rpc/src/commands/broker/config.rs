@@ -6,7 +6,8 @@ use crate::broker::conf::Conf;
 use crate::cli::broker::Config;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::organisation::{Organisation, OrganisationError, files};
+use crate::files;
+use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::{GOOD, Printer};
 
 /// Runs it.

@@ -13,7 +13,8 @@ use super::process::{self, Process};
 use super::record;
 use super::up::log_tail;
 use crate::broker::conf::Conf;
-use crate::organisation::{Organisation, files};
+use crate::files;
+use crate::organisation::Organisation;
 
 /// How long the broker may take to listen.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::broker::program::BrokerError;
 use crate::environment::RPCD;
+use crate::files::FileError;
 use crate::organisation::OrganisationError;
-use crate::organisation::files::FileError;
 use crate::organisation::push::PushError;
 
 /// Why the demonstration does not run, or does not end.

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::DemoError;
 use super::fleet::{Member, USER};
-use crate::organisation::{Kind, Lock, Order, Organisation, OrganisationError, bundle, files};
+use crate::files;
+use crate::organisation::{Kind, Lock, Order, Organisation, OrganisationError, bundle};
 
 /// How long the credentials of a demonstration are valid.
 pub const LIFETIME: Duration = Duration::from_hours(30 * 24);

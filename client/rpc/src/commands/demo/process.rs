@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, interval};
 
 use super::DemoError;
-use crate::organisation::files;
+use crate::files;
 
 /// How long the kernel may take to end a process.
 const KERNEL_PATIENCE: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DemoError;
 use super::process::Process;
-use crate::organisation::files;
+use crate::files;
 
 /// Says that a directory is a demonstration's, and so may be emptied.
 const MARKER: &str = ".muster-demo";

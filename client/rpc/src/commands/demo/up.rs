@@ -19,7 +19,8 @@ use crate::diagnostics::code;
 use crate::environment::{CONFIG, Environment};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::organisation::{self, Kind, Order, Organisation, OrganisationError, Plan, files};
+use crate::files;
+use crate::organisation::{self, Kind, Order, Organisation, OrganisationError, Plan};
 use crate::printer::{GOOD, Printer};
 
 /// How long all nodes together may take to be ready.

@@ -8,7 +8,7 @@ use crate::ask::Schemas;
 use crate::cli::inventory::Inventory;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::organisation::files;
+use crate::files;
 use crate::render::collectives::{Collectives, Document};
 
 /// Asks, and shows the table or writes the drawing.

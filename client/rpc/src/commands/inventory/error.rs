@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use muster_client::discovery::inventory::InventoryError;
 
-use crate::organisation::files::FileError;
+use crate::files::FileError;
 
 /// Why nothing came of a file.
 #[derive(Debug, thiserror::Error)]

@@ -18,7 +18,7 @@ use crate::ask::{Fleet, Progress, Schemas};
 use crate::cli::filters::Filters;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::organisation::files;
+use crate::files;
 use crate::render::printable;
 use crate::report::Reply;
 

@@ -13,7 +13,8 @@ use crate::clock;
 use crate::cloud_init::{self, DIRECTORY, Fetch, File, Install};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::organisation::{Organisation, OrganisationError, Realm, bundle, files};
+use crate::files;
+use crate::organisation::{Organisation, OrganisationError, Realm, bundle};
 use crate::printer::Printer;
 
 /// Largest credentials file that is read.

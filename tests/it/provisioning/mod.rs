@@ -1,189 +1,23 @@
 //! The provisioner with real nodes on a real broker; Puppet and its authority are simulated (`muster_tests::provisioning`).
 
-use std::collections::BTreeMap;
+mod world;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::system::real::RealSystem;
-use muster_client::{Client, Window};
-use muster_provisioner::record::{Record, State};
-use muster_provisioner::store::Store;
-use muster_provisioner::{Options, Service};
-use muster_tests::await_answer;
+use muster_client::Client;
+use muster_provisioner::Options;
+use muster_provisioner::record::State;
 use muster_tests::command::{Command, told};
 use muster_tests::fleet::{Blueprint, TestNode};
-use muster_tests::nats_server::NatsServer;
-use muster_tests::organisation::{Organisation, connect};
-use muster_tests::provisioning::{Authority, Machine, provision, puppetca};
+use muster_tests::organisation::connect;
 use muster_tests::published::{Reader, check};
-use muster_tests::webhook::Webhook;
 use muster_wire::identity::Identity;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use serde_json::json;
 
-const PATIENCE: Duration = Duration::from_mins(1);
-
-/// A newcomer: a machine that outlives its daemons.
-struct Newcomer {
-    name: String,
-    machine: Arc<Machine>,
-    facts: Value,
-    node: Option<TestNode>,
-}
-
-struct World {
-    organisation: Organisation,
-    server: Option<NatsServer>,
-    hook: Webhook,
-    authorities: BTreeMap<String, Arc<Authority>>,
-    masters: Vec<TestNode>,
-    newcomers: BTreeMap<String, Newcomer>,
-}
-
-impl World {
-    async fn new() -> Self {
-        let organisation = Organisation::new(&["muster"]);
-        let server = organisation.storing_broker().await;
-        Self {
-            organisation,
-            server: Some(server),
-            hook: Webhook::start().await,
-            authorities: BTreeMap::new(),
-            masters: Vec::new(),
-            newcomers: BTreeMap::new(),
-        }
-    }
-
-    fn server(&self) -> &NatsServer {
-        self.server.as_ref().unwrap()
-    }
-
-    /// A master in a region, with an authority of its own.
-    async fn master(&mut self, name: &str, region: &str) -> Arc<Authority> {
-        let authority = Arc::new(Authority::default());
-        let address = format!("192.0.2.{}", self.authorities.len() + 1);
-        let mut blueprint = Blueprint::new(self.organisation.node(name));
-        blueprint.facts = json!({ "region": region, "address": address });
-        blueprint.agents = vec![puppetca(&authority)];
-        self.authorities.insert(address, Arc::clone(&authority));
-        let node = TestNode::start(&self.organisation, self.server(), blueprint).await;
-        self.masters.push(node);
-        authority
-    }
-
-    /// A machine that wants to be a node.
-    async fn newcomer(&mut self, name: &str, region: &str) -> Arc<Machine> {
-        let machine = Machine::new(Duration::from_millis(20));
-        let newcomer = Newcomer {
-            name: name.to_owned(),
-            machine: Arc::clone(&machine),
-            facts: json!({ "region": region }),
-            node: None,
-        };
-        self.newcomers.insert(name.to_owned(), newcomer);
-        self.boot(name).await;
-        machine
-    }
-
-    /// Starts a newcomer's daemon; one that runs is killed before.
-    async fn boot(&mut self, name: &str) {
-        let newcomer = self.newcomers.get_mut(name).unwrap();
-        drop(newcomer.node.take());
-        let mut blueprint = Blueprint::new(self.organisation.node(&newcomer.name));
-        blueprint.facts = newcomer.facts.clone();
-        blueprint.agents = vec![provision(&newcomer.machine, &self.authorities)];
-        let server = self.server.as_ref().unwrap();
-        let node = TestNode::start(&self.organisation, server, blueprint).await;
-        newcomer.node = Some(node);
-    }
-
-    fn options(&self) -> Options {
-        serde_json::from_value(json!({
-            "enabled": true,
-            "criteria": ["region"],
-            "address_fact": "address",
-            "tries": 3,
-            "backoff": 0,
-            "discover_seconds": 1,
-            "lease_millis": 1500,
-            "notify": [{ "name": "hook", "kind": "webhook", "url": self.hook.url() }],
-        }))
-        .unwrap()
-    }
-
-    /// A service on a host of its own. Dropping what is given kills it.
-    async fn service(&self, host: &str, options: Options) -> Running {
-        let signer = self.organisation.service("provisioner");
-        let bus = connect(self.server(), &signer).await;
-        let client = Client::new(
-            bus.clone(),
-            signer,
-            self.organisation.trust(),
-            self.organisation.collective().clone(),
-            Window::default(),
-        );
-        let system = Arc::new(RealSystem::new("/".into()));
-        let host = Identity::parse(host).unwrap();
-        let service = Service::new(host, bus, client, options, system).unwrap();
-        let stop = CancellationToken::new();
-        Running {
-            stop: stop.clone(),
-            task: tokio::spawn(service.serve(stop)),
-        }
-    }
-
-    async fn store(&self) -> Store {
-        let signer = self.organisation.service("observer");
-        Store::open(&connect(self.server(), &signer).await)
-            .await
-            .unwrap()
-    }
-
-    /// Waits until every newcomer is where it should be; gives what is known of each.
-    async fn until(&self, what: &str, is_so: impl Fn(&Record) -> bool) -> BTreeMap<String, Record> {
-        let store = self.store().await;
-        await_answer(what, PATIENCE, async || {
-            let mut found = BTreeMap::new();
-            for name in self.newcomers.keys() {
-                let node = Identity::parse(name).unwrap();
-                let record = store.get(&node).await.unwrap();
-                match record {
-                    Some(record) if is_so(&record) => drop(found.insert(name.clone(), record)),
-                    other => return Err(other.map(|record| (record.state, record.current, record.error))),
-                }
-            }
-            Ok(found)
-        })
-        .await
-    }
-
-    async fn all_done(&self) -> BTreeMap<String, Record> {
-        self.until("every node is done", |record| record.state == State::Done)
-            .await
-    }
-}
-
-/// A service that is killed when it is dropped.
-struct Running {
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Running {
-    async fn stopped(mut self) {
-        self.stop.cancel();
-        (&mut self.task).await.unwrap();
-    }
-}
+use world::World;
 
 /// A9.1, A9.2: each node gets the master that is near, its old certificate is revoked everywhere, it is signed once, runs twice in
 /// order, is an ordinary node then, and everybody who wants to know is told once. A master that came later is used.
@@ -422,7 +256,7 @@ async fn a_node_is_put_back_and_another_retired() {
     let serial = authority.certificates().signed["web1.example.net"].0;
     assert_eq!(machine.disk().runs.len(), 2);
 
-    let client = caller(&world).await;
+    let client = world.caller().await;
     ask(&client, "web1.example.net", "provision", "reprovision").await;
     let again = world
         .until("it is done once more", |record| {
@@ -507,19 +341,6 @@ async fn rpc_shows_where_nodes_stand_and_takes_wishes() {
     assert!(authority.certificates().signed.is_empty());
     let unknown = rpc.run(&["provision", "retry", "nobody.example.net"]).await;
     assert_eq!(unknown.status.code(), Some(2), "{}", told(&unknown));
-}
-
-async fn caller(world: &World) -> Client {
-    let signer = world.organisation.caller("anna");
-    let bus = connect(world.server(), &signer).await;
-    let collective = world.organisation.collective().clone();
-    Client::new(
-        bus,
-        signer,
-        world.organisation.trust(),
-        collective,
-        Window::default(),
-    )
 }
 
 async fn ask(client: &Client, node: &str, agent: &str, action: &str) {

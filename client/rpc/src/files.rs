@@ -1,5 +1,4 @@
-//! Files as an organisation needs them, and caches too: whole or not at all, on disk before anybody relies on them, and secrets
-//! readable by their owner only.
+//! The files that `rpc` keeps: whole or not at all, on disk before anybody relies on them, and secrets readable by their owner only.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
