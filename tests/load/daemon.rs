@@ -38,24 +38,17 @@ const TRIES: usize = 300;
 const FACTS: Duration = Duration::from_mins(5);
 /// How long a daemon is left alone before it is looked at.
 const SETTLING: Duration = Duration::from_secs(5);
+/// How long idle daemons are watched, in a short run too: pages that they gave back come again within the minute, and would count as growth.
+const IDLE: Duration = Duration::from_mins(1);
 
-/// What is measured, and how long.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
-    /// How long idle daemons are watched.
-    pub(crate) idle: Duration,
-    /// How many requests one has to answer.
-    pub(crate) requests: u64,
-}
-
-/// Measures.
-pub(crate) fn bench(wanted: Wanted) -> Section {
+/// Measures; one daemon has to answer so many requests.
+pub(crate) fn bench(requests: u64) -> Section {
     let mut section = Section::of("A daemon that has nothing to do", METHOD);
     let mut table = Table::new(["", "memory MiB", "x the broker's", "processor %"]);
     let alone = Demo::up(1);
     let (node, _) = alone.nodes().into_iter().next().unwrap();
     let everything = alone.enable_everything(&node);
-    let watched = watch(&[everything.pid()], alone.broker(), wanted.idle);
+    let watched = watch(&[everything.pid()], alone.broker());
     table
         .rows
         .push(watched.row("rpcd with every plugin, alone"));
@@ -78,18 +71,12 @@ pub(crate) fn bench(wanted: Wanted) -> Section {
         )
         .within(0.25),
     ]);
-    work(
-        &mut section,
-        &alone,
-        &node,
-        everything.pid(),
-        wanted.requests,
-    );
+    work(&mut section, &alone, &node, everything.pid(), requests);
     drop(everything);
     drop(alone);
     let five = Demo::up(5);
     let pids: Vec<u32> = five.nodes().into_iter().map(|(_, pid)| pid).collect();
-    let watched = watch(&pids, five.broker(), wanted.idle);
+    let watched = watch(&pids, five.broker());
     table.rows.push(watched.row("rpcd, each of 5"));
     section.tables.insert(0, table);
     section
@@ -120,11 +107,11 @@ impl Watched {
     }
 }
 
-fn watch(pids: &[u32], broker: u32, idle: Duration) -> Watched {
+fn watch(pids: &[u32], broker: u32) -> Watched {
     std::thread::sleep(SETTLING);
     let running = || pids.iter().copied().map(running_time).sum::<Duration>();
     let (before, begun) = (running(), Instant::now());
-    std::thread::sleep(idle);
+    std::thread::sleep(IDLE);
     let ran = running().saturating_sub(before);
     let each = f64::from(u32::try_from(pids.len()).unwrap());
     Watched {

@@ -129,10 +129,7 @@ impl Run {
             Bench::Discovery => discovery::bench(pick(200, 1_000), pick(5, 9)),
             Bench::Filters => micro::filters(pick(15, 50)),
             Bench::Signatures => micro::signatures(pick(15, 50)),
-            Bench::Daemon => daemon::bench(daemon::Wanted {
-                idle: Duration::from_secs(if short { 10 } else { 60 }),
-                requests: if short { 10_000 } else { 100_000 },
-            }),
+            Bench::Daemon => daemon::bench(if short { 10_000 } else { 100_000 }),
             Bench::Engine => engine::bench(2_000),
             Bench::Provision => provision::bench(if short { &[100] } else { &[100, 1_000] }),
             Bench::Storm => storm::bench(pick(500, 1_000)),
