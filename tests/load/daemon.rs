@@ -16,7 +16,7 @@ use muster_wire::identity::{Identity, Name};
 
 use crate::caller::{finish, ping};
 use crate::demo::Demo;
-use crate::process::{mib, proportional, running_time};
+use crate::process::{cost, mib, proportional, running_time};
 use crate::report::{Figure, Section, Table};
 
 const METHOD: &str = "Real daemons with TLS to their broker, from `rpc demo up`; one of them is started with every plugin that a node can have. \
@@ -66,8 +66,8 @@ pub(crate) fn bench(requests: u64) -> Section {
         )
         .aim(AIM_PERCENT),
         Figure::ratio(
-            "an idle daemon's memory x its broker's",
-            watched.to_broker(),
+            "an idle daemon's memory x that of rpc --version",
+            watched.memory / mib(cost(&alone.rpc(&["--version"])).peak_kib * 1024),
         )
         .within(0.25),
     ]);
@@ -93,15 +93,11 @@ struct Watched {
 }
 
 impl Watched {
-    fn to_broker(&self) -> f64 {
-        self.memory / self.broker
-    }
-
     fn row(&self, name: &str) -> Vec<String> {
         vec![
             name.to_owned(),
             format!("{:.2}", self.memory),
-            format!("{:.2}", self.to_broker()),
+            format!("{:.2}", self.memory / self.broker),
             format!("{:.4}", self.percent),
         ]
     }
