@@ -11,8 +11,8 @@ pub trait Conversation: fmt::Debug + Send {
     /// Sends a line; its end is added. Does not wait until the program reads it.
     fn say(&mut self, line: &str) -> Result<(), SystemError>;
 
-    /// The next line that it prints, without its end; `None` when it will print no more. Waits `within` at most: whoever gets
-    /// an error here knows nothing of what the program still does, and should drop it.
+    /// The next line that it prints, without its end; `None` when it will print no more, and its complaints are in. Waits
+    /// `within` at most: whoever gets an error here knows nothing of what the program still does, and should drop it.
     fn hear(&mut self, within: Duration, cancel: &Cancel) -> Result<Option<String>, SystemError>;
 
     /// The last that it wrote on standard error, for messages about its end.

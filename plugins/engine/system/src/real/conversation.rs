@@ -1,5 +1,6 @@
 //! Talks to a resident program over pipes: threads write and read, so that a program that does neither cannot hold us up.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::process::{ATTENTION, Group, Prepared, spawn};
+use super::process::{ATTENTION, Group, Prepared, QUIET, spawn};
 use crate::command::Cancel;
 use crate::conversation::Conversation;
 use crate::{Command, SystemError};
@@ -27,7 +28,14 @@ pub(super) struct Talk {
     group: Group,
     mouth: Sender<String>,
     ear: Receiver<Line>,
-    complaints: Arc<Mutex<Vec<u8>>>,
+    complaints: Complaints,
+}
+
+/// What it wrote on standard error.
+struct Complaints {
+    kept: Arc<Mutex<Vec<u8>>>,
+    /// Nothing comes of it: it closes when standard error does.
+    closed: Receiver<Infallible>,
 }
 
 impl fmt::Debug for Talk {
@@ -63,7 +71,7 @@ pub(super) fn start(prepared: &Prepared, asked: &Command) -> Result<Talk, System
     }
 }
 
-type Ends = (Sender<String>, Receiver<Line>, Arc<Mutex<Vec<u8>>>);
+type Ends = (Sender<String>, Receiver<Line>, Complaints);
 
 /// The three threads. Each ends with its pipe.
 fn listen(child: &mut Child, longest: usize) -> io::Result<Ends> {
@@ -73,12 +81,16 @@ fn listen(child: &mut Child, longest: usize) -> io::Result<Ends> {
     let stderr = child.stderr.take().ok_or_else(closed)?;
     let (mouth, words) = channel();
     let (heard, ear) = sync_channel(4);
-    let complaints = Arc::default();
-    let kept = Arc::clone(&complaints);
+    let (open, closed) = channel();
+    let kept = Arc::default();
+    let complaints = Complaints {
+        kept: Arc::clone(&kept),
+        closed,
+    };
     let thread = |name: &str| thread::Builder::new().name(name.to_owned());
     thread("talk-write").spawn(move || write(stdin, &words))?;
     thread("talk-read").spawn(move || read(stdout, longest, &heard))?;
-    thread("talk-stderr").spawn(move || keep(stderr, &kept))?;
+    thread("talk-stderr").spawn(move || keep(stderr, &kept, open))?;
     Ok((mouth, ear, complaints))
 }
 
@@ -130,8 +142,8 @@ fn next_line(stdout: &mut impl BufRead, longest: usize) -> io::Result<Option<Str
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Keeps the end of it.
-fn keep(mut stderr: ChildStderr, kept: &Mutex<Vec<u8>>) {
+/// Keeps the end of it; lets go of `open` when no more comes.
+fn keep(mut stderr: ChildStderr, kept: &Mutex<Vec<u8>>, open: Sender<Infallible>) {
     let mut buffer = [0; 1024];
     while let Ok(size @ 1..) = stderr.read(&mut buffer) {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,6 +151,7 @@ fn keep(mut stderr: ChildStderr, kept: &Mutex<Vec<u8>>) {
         let surplus = kept.len().saturating_sub(COMPLAINTS);
         kept.drain(..surplus);
     }
+    drop(open);
 }
 
 impl Talk {
@@ -167,7 +180,12 @@ impl Conversation for Talk {
             let left = within.saturating_sub(began.elapsed());
             match self.ear.recv_timeout(left.min(ATTENTION)) {
                 Ok(line) => return line.map(Some).map_err(|error| self.failed(error)),
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => {
+                    // Whoever hears of the end reads the complaints next. They come by a thread of their own, and a process
+                    // that was left behind may keep standard error open.
+                    let _ = self.complaints.closed.recv_timeout(left.min(QUIET));
+                    return Ok(None);
+                }
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => {
                     return Err(SystemError::Timeout {
                         program: self.program.clone(),
@@ -180,10 +198,8 @@ impl Conversation for Talk {
     }
 
     fn complaints(&self) -> String {
-        let kept = self
-            .complaints
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let kept = self.complaints.kept.lock();
+        let kept = kept.unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&kept).trim().to_owned()
     }
 }

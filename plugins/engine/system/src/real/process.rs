@@ -27,8 +27,8 @@ use crate::{Command, Output, SystemError};
 
 /// What a group has between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long more output is awaited after the leader ended, when a descendant (a daemon) keeps the stream open.
-const QUIET: Duration = Duration::from_secs(1);
+/// How long more output is awaited after the end of the program, when a descendant (a daemon) keeps the stream open.
+pub(super) const QUIET: Duration = Duration::from_secs(1);
 /// The longest such wait in all, for a descendant that goes on talking.
 const DRAIN: Duration = Duration::from_secs(5);
 /// How often the cancel flag is looked at.

@@ -1,0 +1,372 @@
+//! Commands that run to their end, or are ended.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use muster_system::command::{Cancel, Listener, Stream};
+use muster_system::real::RealSystem;
+use muster_system::{Attributes, Command, ProcessId, Signal, Spool, System, SystemError};
+
+use crate::host::{await_death, host, sh};
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+fn scratch() -> (tempfile::TempDir, RealSystem) {
+    let scratch = tempfile::tempdir().unwrap();
+    // An ordinary user of the scratch root must be able to reach it.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(scratch.path(), open).unwrap();
+    let system = RealSystem::new(scratch.path().to_owned());
+    for name in ["/etc", "/tmp"] {
+        system
+            .create_dir(Path::new(name), &Attributes::default())
+            .unwrap();
+    }
+    (scratch, system)
+}
+
+#[test]
+fn a_listener_hears_both_streams_also_before_a_timeout() {
+    let heard = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let ear = Arc::clone(&heard);
+    let mut command = sh("echo out; echo err >&2; exec sleep 60");
+    command.timeout = Some(Duration::from_secs(2));
+    command.output_limit = 0;
+    command.listener = Some(Listener::new(move |stream, bytes| {
+        let mut heard = ear.lock().unwrap();
+        match stream {
+            Stream::Stdout => heard.0.extend_from_slice(bytes),
+            Stream::Stderr => heard.1.extend_from_slice(bytes),
+        }
+    }));
+    let error = host().run(&command).unwrap_err();
+    assert!(matches!(error, SystemError::Timeout { .. }), "{error}");
+    let heard = heard.lock().unwrap();
+    assert_eq!((&heard.0[..], &heard.1[..]), (&b"out\n"[..], &b"err\n"[..]));
+}
+
+/// Waits until the file is there, and reads it.
+fn await_file(path: &Path) -> String {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    loop {
+        match fs::read_to_string(path) {
+            Ok(text) => return text,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_outlives_us_leaves_its_output_and_its_end() {
+    let (scratch, system) = scratch();
+    for system in [host(), system] {
+        let spool = tempfile::tempdir().unwrap();
+        let mut command = sh("cat; echo $WORD $PATH; pwd; echo err >&2; exit 7");
+        command.stdin = b"in\n".to_vec();
+        command.env.insert("WORD".to_owned(), "word".to_owned());
+        command.env.insert(
+            "PATH".to_owned(),
+            "/usr/sbin:/usr/bin:/sbin:/bin:/own".to_owned(),
+        );
+        command.cwd = Some(PathBuf::from("/tmp"));
+        let kept = Spool {
+            directory: spool.path().to_owned(),
+            limit: 1000,
+        };
+        let process = system.start(&command, &kept).unwrap();
+        let file = |name: &str| spool.path().join(name);
+        assert_eq!(
+            await_file(&file(Spool::EXIT)),
+            "7\n",
+            "{}",
+            system.root().display()
+        );
+        await_death(&process.pid.to_string());
+        assert!(!system.is_running(&process));
+        let text = |name: &str| fs::read_to_string(file(name)).unwrap();
+        assert_eq!(
+            text(Spool::STDOUT),
+            "in\nword /usr/sbin:/usr/bin:/sbin:/bin:/own\n/tmp\n"
+        );
+        assert_eq!(text(Spool::STDERR), "err\n");
+        let mut left: Vec<_> = fs::read_dir(spool.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["exit", "stderr", "stdout"]);
+    }
+    drop(scratch);
+}
+
+#[test]
+fn a_process_is_known_by_its_start_and_signalled_with_its_group() {
+    let spool = tempfile::tempdir().unwrap();
+    let kept = Spool {
+        directory: spool.path().to_owned(),
+        limit: 1000,
+    };
+    let process = host().start(&sh("exec sleep 600"), &kept).unwrap();
+    assert!(host().is_running(&process));
+    let other = ProcessId {
+        started: process.started + 1,
+        ..process
+    };
+    assert!(!host().is_running(&other));
+    assert!(!host().signal(&other, Signal::SIGKILL, true).unwrap());
+    assert!(host().signal(&process, Signal::SIGKILL, true).unwrap());
+    await_death(&process.pid.to_string());
+    assert!(!host().signal(&process, Signal::SIGKILL, true).unwrap());
+}
+
+#[test]
+fn streams_codes_input_and_a_clean_environment() {
+    let system = host();
+    let output = system.run(&sh("echo out; echo err >&2; exit 7")).unwrap();
+    assert_eq!(output.code, 7);
+    assert_eq!(output.stdout, b"out\n");
+    assert_eq!(output.combined.len(), 8);
+    let mut cat = Command::new(["cat"]);
+    cat.stdin = vec![b'x'; 300_000];
+    assert_eq!(system.run(&cat).unwrap().stdout, cat.stdin);
+    let mut env = Command::new(["env"]);
+    env.env.insert("FOO".to_owned(), "bar".to_owned());
+    let text = system.run(&env).unwrap().text();
+    let mut names: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split('=').next())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["FOO", "HOME", "LANG", "LC_ALL", "PATH"]);
+    assert_eq!(system.run(&sh("kill -9 $$")).unwrap().code, 137);
+    let mut unread = Command::new(["true"]);
+    unread.stdin = vec![0; 1 << 20];
+    assert!(system.run(&unread).unwrap().success());
+}
+
+#[test]
+fn directory_and_mask() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut command = sh("pwd; umask; printf %s \"$1\"");
+    command
+        .argv
+        .extend(["sh".to_owned(), "a b'\"$c".to_owned()]);
+    command.cwd = Some(scratch.path().to_owned());
+    command.umask = Some(0o027);
+    let text = host().run(&command).unwrap().text();
+    assert_eq!(
+        text,
+        format!("{}\n0027\na b'\"$c", scratch.path().display())
+    );
+}
+
+#[test]
+fn a_missing_program_is_an_error() {
+    let (_scratch, inside) = scratch();
+    for system in [host(), inside] {
+        for program in ["no-such-program", "/no/such/program", ""] {
+            let mut command = Command::new([program]);
+            command.umask = Some(0o022);
+            let error = system.run(&command).unwrap_err();
+            assert!(error.is_not_found(), "{program}: {error:?}");
+        }
+        let error = system.run(&Command::new(["/etc"])).unwrap_err();
+        assert!(matches!(error, SystemError::Start { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_flood_is_cut() {
+    let mut command = sh("head -c 3000000 /dev/zero");
+    command.output_limit = 1000;
+    let output = host().run(&command).unwrap();
+    assert!(output.success());
+    assert!(output.truncated);
+    assert_eq!((output.combined.len(), output.stdout.len()), (1000, 1000));
+}
+
+/// Descendants that ignore TERM and keep the streams open.
+const STUBBORN: &str =
+    "trap '' TERM; (trap '' TERM; echo $$ >&2; while :; do read x < /dev/zero; done) & wait; wait";
+
+#[test]
+fn a_timeout_ends_a_group_that_ignores_term() {
+    let mut command = sh(STUBBORN);
+    command.timeout = Some(Duration::from_millis(200));
+    let begin = Instant::now();
+    let error = host().run(&command).unwrap_err();
+    assert!(matches!(error, SystemError::Timeout { .. }), "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn nobody_of_a_stopped_group_survives() {
+    let (scratch, inside) = scratch();
+    let pids = scratch.path().join("tmp/pids");
+    let outside = format!(
+        "echo $$ >> {0}; sleep 100 & echo $! >> {0}; wait",
+        pids.display()
+    );
+    let within = "echo $$ >> /tmp/pids; sleep 100 & echo $! >> /tmp/pids; wait";
+    for (system, script) in [(host(), outside.as_str()), (inside, within)] {
+        let mut command = sh(script);
+        command.timeout = Some(Duration::from_millis(700));
+        system.run(&command).unwrap_err();
+        let written = fs::read_to_string(&pids).unwrap();
+        assert_eq!(written.lines().count(), 2, "{script}");
+        for pid in written.lines() {
+            await_death(pid);
+        }
+        fs::remove_file(&pids).unwrap();
+    }
+}
+
+#[test]
+fn a_cancel_ends_it_too() {
+    let mut command = sh("sleep 100");
+    command.cancel = Cancel::default();
+    let cancel = command.cancel.clone();
+    let scratch = tempfile::tempdir().unwrap();
+    let ready = scratch.path().join("ready");
+    command.argv = vec![
+        "/bin/sh".to_owned(),
+        "-c".to_owned(),
+        "mkfifo \"$0\"; read line < \"$0\"; sleep 100".to_owned(),
+        ready.to_string_lossy().into_owned(),
+    ];
+    let running = std::thread::spawn(move || host().run(&command));
+    // The write opens only when the command reads.
+    while fs::symlink_metadata(&ready).is_err() {
+        std::thread::yield_now();
+    }
+    fs::write(&ready, "go\n").unwrap();
+    cancel.cancel();
+    let error = running.join().unwrap().unwrap_err();
+    assert!(matches!(error, SystemError::Cancelled { .. }), "{error}");
+    let mut late = sh("true");
+    late.cancel = cancel;
+    assert!(matches!(
+        host().run(&late),
+        Err(SystemError::Cancelled { .. })
+    ));
+}
+
+#[test]
+fn a_daemon_that_keeps_the_streams_is_left_alone_and_not_waited_for() {
+    let begin = Instant::now();
+    let output = host().run(&sh("sleep 30 & echo $!")).unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(20));
+    let pid: i32 = output.text().trim().parse().unwrap();
+    let daemon = nix::unistd::Pid::from_raw(pid);
+    nix::sys::signal::kill(daemon, Signal::SIGKILL).unwrap();
+}
+
+#[test]
+fn another_user_with_its_groups() {
+    let mut command = Command::new(["id"]);
+    command.uid = Some(1); // daemon, on every Linux
+    let result = host().run(&command);
+    if is_root() {
+        let text = result.unwrap().text();
+        assert!(text.starts_with("uid=1("), "{text}");
+        assert!(text.contains("gid=1("), "{text}");
+        assert!(!text.contains("0(root)"), "{text}");
+    } else {
+        let error = result.unwrap_err();
+        assert!(matches!(error, SystemError::Start { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_scratch_root_is_a_machine_of_its_own() {
+    let (scratch, system) = scratch();
+    system
+        .write(
+            Path::new("/etc/hostname"),
+            b"scratch\n",
+            &Attributes::default(),
+        )
+        .unwrap();
+    let output = system
+        .run(&sh("/bin/date > /tmp/date; cat /etc/hostname; pwd"))
+        .unwrap();
+    assert_eq!(output.text(), "scratch\n/\n");
+    assert!(fs::metadata(scratch.path().join("tmp/date")).unwrap().len() > 10);
+    assert!(!Path::new("/tmp/date").exists());
+    let mut command = sh("pwd; umask; ls /; exit 3");
+    command.cwd = Some(PathBuf::from("/tmp"));
+    command.umask = Some(0o077);
+    let output = system.run(&command).unwrap();
+    assert_eq!(output.code, 3);
+    assert!(
+        output.text().starts_with("/tmp\n0077\nbin\n"),
+        "{}",
+        output.text()
+    );
+    // Twice the same: what was made for it is in nobody's way.
+    assert_eq!(system.run(&command).unwrap(), output);
+    assert_eq!(fs::read_dir(scratch.path().join("usr")).unwrap().count(), 0);
+    command.cwd = Some(PathBuf::from("/missing"));
+    let error = system.run(&command).unwrap_err();
+    assert!(matches!(error, SystemError::Start { .. }), "{error}");
+}
+
+#[test]
+fn a_scratch_root_cannot_change_the_borrowed_programs() {
+    let (_scratch, system) = scratch();
+    let output = system.run(&sh("touch /usr/bin/muster-test")).unwrap();
+    assert!(!output.success(), "{}", output.text());
+    assert!(!Path::new("/usr/bin/muster-test").exists());
+}
+
+#[test]
+fn a_scratch_root_has_its_own_users() {
+    let (_scratch, system) = scratch();
+    let passwd = b"root:x:0:0::/root:/bin/sh\nrip:x:4242:4243::/home/rip:/bin/sh\n";
+    system
+        .write(Path::new("/etc/passwd"), passwd, &Attributes::default())
+        .unwrap();
+    let group = b"root:x:0:\nrip:x:4243:\nwheel:x:4244:rip\n";
+    system
+        .write(Path::new("/etc/group"), group, &Attributes::default())
+        .unwrap();
+    let mut command = sh("id; echo $HOME");
+    command.uid = Some(4242);
+    let result = system.run(&command);
+    if is_root() {
+        let text = result.unwrap().text();
+        assert_eq!(
+            text,
+            "uid=4242(rip) gid=4243(rip) groups=4243(rip),4244(wheel)\n/home/rip\n"
+        );
+    } else {
+        let error = result.unwrap_err();
+        assert!(matches!(error, SystemError::Start { .. }), "{error}");
+    }
+    command.uid = Some(0);
+    assert!(
+        system
+            .run(&command)
+            .unwrap()
+            .text()
+            .starts_with("uid=0(root)")
+    );
+}
+
+#[test]
+fn many_commands_enter_one_new_scratch_root_together() {
+    let (_scratch, system) = scratch();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let output = system.run(&sh("ls -d /bin/sh")).unwrap();
+                assert_eq!(output.text(), "/bin/sh\n");
+            });
+        }
+    });
+}
