@@ -19,6 +19,8 @@ use crate::target::Target;
 const LONGEST: Duration = Duration::from_mins(5);
 /// How long it has to end after that.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long what a failed one printed is awaited after its end: whom it leaves behind may print for ever.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How often is looked whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
 /// Bytes that are kept of what it prints.
@@ -86,12 +88,10 @@ fn spooled(system: &dyn System, argv: Vec<String>, directory: &Path) -> Result<(
         let text = fs::read_to_string(directory.join(Spool::EXIT)).ok()?;
         text.trim().parse().ok()
     };
-    let end = Instant::now() + LONGEST;
-    while exit().is_none() && system.is_running(&process) && Instant::now() < end {
-        thread::park_timeout(LOOK);
-    }
+    let runs = || system.is_running(&process);
+    wait_while(LONGEST, || exit().is_none() && runs());
     let Some(code) = exit() else {
-        if !system.is_running(&process) {
+        if !runs() {
             return Err(format!("`{words}` was killed"));
         }
         stop(system, &process);
@@ -103,19 +103,24 @@ fn spooled(system: &dyn System, argv: Vec<String>, directory: &Path) -> Result<(
     if code == 0 {
         return Ok(());
     }
+    wait_while(LAST_WORDS, runs);
     let read = |name: &str| fs::read(directory.join(name)).unwrap_or_default();
     let said = [read(Spool::STDOUT), read(Spool::STDERR)].concat();
     Err(ended(&words, code, &String::from_utf8_lossy(&said)))
 }
 
 fn stop(system: &dyn System, process: &muster_api::system::ProcessId) {
-    let end = Instant::now() + GRACE;
     // Whoever does not hear the first hears the last.
     let _ = system.signal(process, Signal::SIGTERM, true);
-    while system.is_running(process) && Instant::now() < end {
+    wait_while(GRACE, || system.is_running(process));
+    let _ = system.signal(process, Signal::SIGKILL, true);
+}
+
+fn wait_while(longest: Duration, holds: impl Fn() -> bool) {
+    let end = Instant::now() + longest;
+    while holds() && Instant::now() < end {
         thread::park_timeout(LOOK);
     }
-    let _ = system.signal(process, Signal::SIGKILL, true);
 }
 
 fn ended(words: &str, code: i32, said: &str) -> String {

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use muster_bus::{Bus, Bytes};
-use muster_tests::memory::proportional_kib;
+use muster_tests::memory::own_kib;
 use muster_wire::sign::{Kind, Signer, seal};
 use muster_wire::subject;
 use rand::rngs::StdRng;
@@ -20,7 +20,7 @@ const MESSAGES: u64 = 10_000;
 /// Sent before the node is asked how it is: fewer than it holds while it works.
 const AT_ONCE: u64 = 100;
 /// What a daemon may have more of after ten thousand of them: its bounded memory of what was seen, and what its allocator keeps.
-const GROWTH_KIB: u64 = 16 * 1024;
+const GROWTH_KIB: u64 = 8 * 1024;
 
 /// What messages are made of.
 struct Seeds {
@@ -207,7 +207,7 @@ async fn ten_thousand_hostile_messages_are_counted_and_change_nothing() {
         assert!(total >= sent, "{total} of {sent} were looked at");
         assert!(node.runs(), "rpcd ended: {}", node.log());
         if round == 9 {
-            warm = proportional_kib(pid).unwrap();
+            warm = own_kib(pid).unwrap();
         }
     }
     let counted = async |what| rig.counted(what).await;
@@ -231,7 +231,7 @@ async fn ten_thousand_hostile_messages_are_counted_and_change_nothing() {
     let kept = rig.home.path("state/account.jwt");
     assert!(!kept.exists() || std::fs::read_to_string(kept).unwrap() == trust);
     let before = warm;
-    let after = proportional_kib(pid).unwrap();
+    let after = own_kib(pid).unwrap();
     note(&format!(
         "{before} KiB after the first thousand, {after} KiB in the end"
     ));

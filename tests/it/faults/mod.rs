@@ -26,7 +26,7 @@ use muster_agent::core::Core;
 use muster_client::{Aim, Call};
 use muster_tests::await_state;
 use muster_tests::fleet::{Blueprint, TestNode};
-use muster_tests::memory::proportional_kib;
+use muster_tests::memory::own_kib;
 use muster_tests::organisation::{Broker, Organisation};
 use muster_tests::rpcd::Rpcd;
 use muster_wire::identity::Identity;
@@ -75,7 +75,7 @@ fn strike(nodes: &BTreeSet<Identity>, wait: Duration) -> Call {
 
 /// What this process has now; a test compares it with what it has later.
 fn our_memory() -> u64 {
-    proportional_kib(std::process::id()).unwrap()
+    own_kib(std::process::id()).unwrap()
 }
 
 fn assert_memory_is_back(before: u64) {

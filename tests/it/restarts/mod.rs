@@ -25,11 +25,12 @@ use tempfile::TempDir;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A service that keeps the standard output that it is given, and talks to it: a careless one.
+/// A service that keeps the standard output that it is given, and talks to it: a careless one. Why it refuses is told by a child
+/// that ends after it.
 pub(crate) const STUB: &str = r#"#!/bin/sh
 pid() { cat /run/stub.pid 2>/dev/null; }
 start() {
-  test -e /refuses && { echo "the configuration is wrong" >&2; exit 3; }
+  test -e /refuses && { (sleep 0.3; echo "the configuration is wrong" >&2) & exit 3; }
   test -e /hurts && { echo $$ > /run/stub.pid; echo started >> /log; return; }
   (exec sh -c 'echo $$ > /run/stub.pid; while echo tick; do date +%N > /tick; sleep 0.05; done; echo died >> /log') &
   while ! kill -0 "$(pid)" 2>/dev/null; do sleep 0.02; done

@@ -53,7 +53,8 @@ impl Spool {
     pub const STDOUT: &str = "stdout";
     /// What it prints on its standard error.
     pub const STDERR: &str = "stderr";
-    /// Its exit code as a number, 128 + signal when a signal ended it. There when it has ended, and complete then.
+    /// Its exit code as a number, 128 + signal when a signal ended it. There when it has ended, and complete then. The streams
+    /// are complete when the process that was started is gone, which also waits for whom the program left behind.
     pub const EXIT: &str = "exit";
 }
 
