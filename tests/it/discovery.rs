@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use muster_client::{Aim, Client, Window};
+use muster_tests::let_pass;
 use muster_tests::organisation::Organisation;
 use muster_wire::filter::Filter;
 use muster_wire::identity::Identity;
@@ -391,8 +392,7 @@ async fn whoever_still_answers_is_waited_for() {
     let answering = async {
         let request = world.requests.next().await.unwrap();
         for (node, takes) in nodes.iter().zip([Duration::ZERO, window.first * 2]) {
-            // How slow a node is, is what is tried: nothing is waited for.
-            tokio::time::sleep(takes).await;
+            let_pass(takes).await;
             let reply = pong(&request, node.identity(), 1);
             let sealed = seal(Kind::Reply, &reply, node).unwrap();
             let to = request.reply_to().unwrap();

@@ -12,7 +12,7 @@ use muster_tests::nats_server::NatsServer;
 use muster_tests::newcomers::Door;
 use muster_tests::organisation::{Organisation, connect, options};
 use muster_tests::rpcd::{Home, Rpcd};
-use muster_tests::{await_answer, await_state};
+use muster_tests::{await_answer, await_state, let_pass};
 use muster_wire::enrol::{Outcome, Reason};
 use muster_wire::sign::Signer;
 use muster_wire::token::Creds;
@@ -200,8 +200,7 @@ async fn killed_at_random_moments_it_comes_back_with_its_key_and_name() {
         let name = format!("web-{round}.example.com");
         let home = place.machine(&name, &bootstrap);
         let mut node = home.clone().start();
-        // Which moment that is, is what is drawn: nothing is waited for.
-        tokio::time::sleep(whole.mul_f64(rand::random::<f64>())).await;
+        let_pass(whole.mul_f64(rand::random::<f64>())).await;
         kill(Pid::from_raw(node.pid()), Signal::SIGKILL).unwrap();
         await_state("it is dead", || !node.runs()).await;
         let key_before = std::fs::read(home.path("state/newcomer.json")).ok();

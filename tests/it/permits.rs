@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_permits::{Ask, Desk, Permit, PermitError};
+use muster_tests::let_pass;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
 use muster_wire::identity::{Identity, Name};
@@ -88,10 +89,10 @@ async fn forty_seven_nodes_never_exceed_the_limit() {
             let delay = Duration::from_millis(random.random_range(0..50));
             let work = Duration::from_millis(random.random_range(10..80));
             runs.spawn(async move {
-                tokio::time::sleep(delay).await;
+                let_pass(delay).await;
                 let permit = enter(&desk, ask(limit)).await.unwrap();
                 Site::arrive(&site);
-                tokio::time::sleep(work).await;
+                let_pass(work).await;
                 site.lock().unwrap().now -= 1;
                 let fence = permit.fence();
                 permit.release().await;

@@ -56,6 +56,12 @@ pub async fn await_answer<T, E: std::fmt::Debug>(
     }
 }
 
+/// Lets time pass, because the time itself is what is tried: how slow a node is, how long work takes, at which moment somebody is
+/// killed. Whoever waits for a state awaits it.
+pub async fn let_pass(time: std::time::Duration) {
+    tokio::time::sleep(time).await;
+}
+
 /// Waits until a state holds; fails the test, with what was awaited, when it never does.
 pub async fn await_state(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);

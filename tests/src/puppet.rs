@@ -202,7 +202,7 @@ impl Sim {
             data.extend(object(more));
             told.send_replace(data);
         };
-        tokio::time::sleep(delay).await;
+        crate::let_pass(delay).await;
         if let Some(message) = disabled {
             return end("refused", "disabled", Some(message), json!({}));
         }
@@ -243,7 +243,7 @@ impl Sim {
             }
         };
         let fenced = tokio::select! {
-            () = tokio::time::sleep(work) => false,
+            () = crate::let_pass(work) => false,
             () = lost => true,
         };
         let finished = now();

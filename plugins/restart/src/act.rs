@@ -5,10 +5,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use muster_api::system::error::chain;
+use muster_api::system::process::{LAST_WORDS, wait_until};
 use muster_api::system::{Command, Signal, Spool, System};
 
 use crate::instance::Instance;
@@ -19,10 +19,6 @@ use crate::target::Target;
 const LONGEST: Duration = Duration::from_mins(5);
 /// How long it has to end after that.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long what a failed one printed is awaited after its end: whom it leaves behind may print for ever.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How often is looked whether it has ended.
-const LOOK: Duration = Duration::from_millis(20);
 /// Bytes that are kept of what it prints.
 const KEPT: u64 = 64 * 1024;
 /// Longest line of it that is told.
@@ -89,7 +85,7 @@ fn spooled(system: &dyn System, argv: Vec<String>, directory: &Path) -> Result<(
         text.trim().parse().ok()
     };
     let runs = || system.is_running(&process);
-    wait_while(LONGEST, || exit().is_none() && runs());
+    wait_until(LONGEST, || exit().is_some() || !runs());
     let Some(code) = exit() else {
         if !runs() {
             return Err(format!("`{words}` was killed"));
@@ -103,7 +99,7 @@ fn spooled(system: &dyn System, argv: Vec<String>, directory: &Path) -> Result<(
     if code == 0 {
         return Ok(());
     }
-    wait_while(LAST_WORDS, runs);
+    wait_until(LAST_WORDS, || !runs());
     let read = |name: &str| fs::read(directory.join(name)).unwrap_or_default();
     let said = [read(Spool::STDOUT), read(Spool::STDERR)].concat();
     Err(ended(&words, code, &String::from_utf8_lossy(&said)))
@@ -112,15 +108,8 @@ fn spooled(system: &dyn System, argv: Vec<String>, directory: &Path) -> Result<(
 fn stop(system: &dyn System, process: &muster_api::system::ProcessId) {
     // Whoever does not hear the first hears the last.
     let _ = system.signal(process, Signal::SIGTERM, true);
-    wait_while(GRACE, || system.is_running(process));
+    wait_until(GRACE, || !system.is_running(process));
     let _ = system.signal(process, Signal::SIGKILL, true);
-}
-
-fn wait_while(longest: Duration, holds: impl Fn() -> bool) {
-    let end = Instant::now() + longest;
-    while holds() && Instant::now() < end {
-        thread::park_timeout(LOOK);
-    }
 }
 
 fn ended(words: &str, code: i32, said: &str) -> String {

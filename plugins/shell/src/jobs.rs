@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use muster_api::system::command::Stream;
+use muster_api::system::process::wait_until;
 use muster_api::system::{Command, ProcessId, Signal, Spool, System, SystemError};
 use muster_api::{ActionError, Context};
 use serde::{Deserialize, Serialize};
@@ -24,8 +25,8 @@ const RECORD: &str = "job.json";
 const KILLED: &str = "killed";
 /// Largest record that is read.
 const RECORD_BYTES: u64 = 1024 * 1024;
-/// How often an ending job is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+/// What a killed job has to be gone.
+const GONE: Duration = Duration::from_secs(2);
 
 /// All jobs of the node.
 #[derive(Debug)]
@@ -238,22 +239,13 @@ impl Jobs {
         if !system.signal(&process, Signal::SIGTERM, true)? {
             return Ok(false);
         }
-        let end = std::time::Instant::now() + patience;
-        while system.is_running(&process) {
-            if std::time::Instant::now() < end {
-                pause();
-                continue;
-            }
+        let is_gone = || !system.is_running(&process);
+        if !wait_until(patience, is_gone) {
             let path = self.path(record, KILLED);
             let signal = Signal::SIGKILL as i32;
             fs::write(&path, format!("{signal}\n")).map_err(|source| files(&path, source))?;
             system.signal(&process, Signal::SIGKILL, true)?;
-            break;
-        }
-        // A killed process takes a moment to be gone.
-        let gone = std::time::Instant::now() + Duration::from_secs(2);
-        while system.is_running(&process) && std::time::Instant::now() < gone {
-            pause();
+            wait_until(GONE, is_gone);
         }
         Ok(true)
     }
@@ -282,11 +274,6 @@ impl Jobs {
     fn path(&self, record: &Record, name: &str) -> PathBuf {
         self.directory.join(&record.job).join(name)
     }
-}
-
-/// Waits a little on a thread that may block.
-fn pause() {
-    std::thread::park_timeout(LOOK);
 }
 
 fn name(stream: Stream) -> &'static str {

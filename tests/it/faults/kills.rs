@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use muster_client::{Aim, Call, Event};
 use muster_tests::rpcd::Rpcd;
-use muster_tests::{await_answer, await_state};
+use muster_tests::{await_answer, await_state, let_pass};
 use muster_wire::filter::Filter;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use tokio::time::sleep;
 
 use super::books::{Entry, Fate};
 use super::note;
@@ -238,7 +237,7 @@ async fn asks_on(rig: &Rig, over: &AtomicBool) -> Vec<Entry> {
         let entry = ask_of(&rig.caller.client, "strike", SHORT).await;
         if !entry.is_done() {
             // Nobody is there: a breath, so that not all of the work is for nothing.
-            sleep(Duration::from_millis(100)).await;
+            let_pass(Duration::from_millis(100)).await;
         }
         entries.push(entry);
     }
@@ -255,11 +254,11 @@ async fn fifty_kills(rig: &Rig, over: &AtomicBool) -> u64 {
     for round in 0..50 {
         let (so_far, more) = (rig.captured().len(), dice.random_range(0..9));
         await_state("it is asked", || rig.captured().len() >= so_far + more).await;
-        sleep(Duration::from_millis(dice.random_range(0..40))).await;
+        let_pass(Duration::from_millis(dice.random_range(0..40))).await;
         let pid = Pid::from_raw(node.pid());
         if round % 3 == 0 {
             kill(pid, Signal::SIGSTOP).unwrap();
-            sleep(Duration::from_millis(dice.random_range(0..20))).await;
+            let_pass(Duration::from_millis(dice.random_range(0..20))).await;
         }
         kill(pid, Signal::SIGKILL).unwrap();
         await_state("it is dead", || !node.runs()).await;

@@ -10,6 +10,7 @@ use muster_provisioner::Options;
 use muster_provisioner::record::State;
 use muster_tests::command::{Command, told};
 use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::let_pass;
 use muster_tests::organisation::connect;
 use muster_tests::published::{Reader, check};
 use muster_wire::identity::Identity;
@@ -381,7 +382,7 @@ async fn a_hundred_kills_lose_nothing_and_do_nothing_twice() {
             world.service("prov2.example.net", options.clone()).await,
         ];
         for _ in 0..25 {
-            tokio::time::sleep(Duration::from_millis(random.random_range(20..250))).await;
+            let_pass(Duration::from_millis(random.random_range(20..250))).await;
             kills += 1;
             match random.random_range(0..10) {
                 0..5 => {

@@ -52,7 +52,7 @@ pub fn action(ddl: &Ddl, action: &Action) -> String {
     let (optional, needed): (Vec<&Input>, Vec<&Input>) =
         inputs.partition(|input| input.optional || input.default.is_some());
     for input in needed {
-        usage.extend([" ", &input.name, "=", &placeholder(input)]);
+        usage.extend([" ", &input.name, "=", &value_name(input)]);
     }
     if !optional.is_empty() || action.additional_input() {
         usage.push_str(" [KEY=VALUE]...");
@@ -67,8 +67,8 @@ pub fn action(ddl: &Ddl, action: &Action) -> String {
     page.text()
 }
 
-/// A secret is best read from the standard input.
-fn placeholder(input: &Input) -> String {
+/// What stands for the value in the usage line. A secret is best read from the standard input.
+fn value_name(input: &Input) -> String {
     if input.sensitive {
         "-".to_owned()
     } else {

@@ -1,12 +1,36 @@
-//! Processes of the machine: how they are known for certain, and where those that outlive us leave their output.
+//! Processes of the machine: how they are known for certain, where those that outlive us leave their output, and how what nobody
+//! announces is waited for.
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 pub use nix::sys::signal::Signal;
+
+/// How long the last of what a program printed is awaited after its end, when somebody whom it left behind (a daemon) keeps its
+/// streams open.
+pub const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How often is looked.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Waits on this thread until it is so, `patience` at most; whether it became so. For what the kernel does not announce: the end of a
+/// process that is not our child, a file that somebody writes.
+pub fn wait_until(patience: Duration, so: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    loop {
+        if so() {
+            return true;
+        }
+        let left = patience.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return false;
+        }
+        thread::park_timeout(left.min(LOOK));
+    }
+}
 
 /// One process, for good: its number may be given to another one later, but not with the same start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +78,8 @@ impl Spool {
     /// What it prints on its standard error.
     pub const STDERR: &str = "stderr";
     /// Its exit code as a number, 128 + signal when a signal ended it. There when it has ended, and complete then. The streams
-    /// are complete when the process that was started is gone, which also waits for whom the program left behind.
+    /// are complete when the process that was started is gone, which also waits for whom the program left behind; whoever does not
+    /// wait for those waits [`LAST_WORDS`].
     pub const EXIT: &str = "exit";
 }
 

@@ -161,26 +161,34 @@ pub(crate) async fn run(puppet: &Puppet, input: Value) -> Value {
 
 /// Awaits a state of a run.
 pub(crate) async fn until(puppet: &Puppet, run: &str, wanted: &[&str]) -> Value {
-    for _ in 0..3000 {
+    let what = format!("the run {run} is one of {wanted:?}");
+    awaited(&what, async || {
         let told = ask(puppet, "runs", json!({"run": run})).await.unwrap();
-        if let Some(state) = told["runs"][0]["state"].as_str()
-            && wanted.contains(&state)
-        {
-            return told["runs"][0].clone();
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("the run {run} is never {wanted:?}");
+        let found = &told["runs"][0];
+        let state = found["state"].as_str()?;
+        wanted.contains(&state).then(|| found.clone())
+    })
+    .await
 }
 
 pub(crate) async fn until_there(path: &Path) {
-    for _ in 0..3000 {
-        if path.exists() {
-            return;
+    let what = format!("{} is there", path.display());
+    awaited(&what, async || path.exists().then_some(())).await;
+}
+
+/// Looks again and again until there is what is awaited; fails the test when that never comes.
+async fn awaited<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let looking = async {
+        let mut often = tokio::time::interval(Duration::from_millis(10));
+        loop {
+            often.tick().await;
+            if let Some(found) = look().await {
+                return found;
+            }
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{} never comes", path.display());
+    };
+    let found = tokio::time::timeout(Duration::from_secs(30), looking).await;
+    found.unwrap_or_else(|_| panic!("never happened: {what}"))
 }
 
 /// Begins the resident's work; it ends when the token is cancelled.

@@ -5,9 +5,9 @@
 //! each stream. Nobody starts it again when it ends by itself; the next run does.
 
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use muster_system::process::wait_until;
 use muster_system::{Attributes, Command, ProcessId, Signal, Spool};
 
 use super::{Action, Service, Services, must, run};
@@ -25,8 +25,6 @@ const KEPT: u64 = 1024 * 1024;
 const WATCHED: Duration = Duration::from_millis(300);
 /// How long a process has to end before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
-/// How often is looked.
-const ATTENTION: Duration = Duration::from_millis(20);
 
 /// The provider.
 #[derive(Debug)]
@@ -135,7 +133,7 @@ fn start(cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
     cx.system
         .write(&place.join("process"), &text, &owner_only)
         .map_err(failing())?;
-    if wait(WATCHED, || !cx.system.is_running(&process)) {
+    if wait_until(WATCHED, || !cx.system.is_running(&process)) {
         let said = |name| {
             let bytes = cx.system.read(&place.join(name), KEPT).unwrap_or_default();
             String::from_utf8_lossy(&bytes).trim().to_owned()
@@ -163,7 +161,7 @@ fn stop(cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
         cx.system
             .signal(&process, signal, true)
             .map_err(failing())?;
-        if wait(GRACE, || !cx.system.is_running(&process)) {
+        if wait_until(GRACE, || !cx.system.is_running(&process)) {
             let path = directory(resource).join("process");
             return cx.system.remove_file(&path).map_err(failing());
         }
@@ -173,19 +171,4 @@ fn stop(cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
         process.pid
     );
     Err(EngineError::failed(resource, problem))
-}
-
-/// Whether it became so within that time.
-fn wait(patience: Duration, so: impl Fn() -> bool) -> bool {
-    let end = Instant::now() + patience;
-    loop {
-        if so() {
-            return true;
-        }
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return false;
-        }
-        thread::park_timeout(left.min(ATTENTION));
-    }
 }

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::process::{ATTENTION, Group, Prepared, QUIET, spawn};
+use super::process::{ATTENTION, Group, Prepared, spawn};
 use crate::command::Cancel;
 use crate::conversation::Conversation;
+use crate::process::LAST_WORDS;
 use crate::{Command, SystemError};
 
 /// How much of what a program complains of is kept, in bytes.
@@ -183,7 +184,7 @@ impl Conversation for Talk {
                 Err(RecvTimeoutError::Disconnected) => {
                     // Whoever hears of the end reads the complaints next. They come by a thread of their own, and a process
                     // that was left behind may keep standard error open.
-                    let _ = self.complaints.closed.recv_timeout(left.min(QUIET));
+                    let _ = self.complaints.closed.recv_timeout(left.min(LAST_WORDS));
                     return Ok(None);
                 }
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => {

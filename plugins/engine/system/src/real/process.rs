@@ -23,13 +23,12 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
 use crate::command::Stream;
+use crate::process::LAST_WORDS;
 use crate::{Command, Output, SystemError};
 
 /// What a group has between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long more output is awaited after the end of the program, when a descendant (a daemon) keeps the stream open.
-pub(super) const QUIET: Duration = Duration::from_secs(1);
-/// The longest such wait in all, for a descendant that goes on talking.
+/// The longest wait for last words in all, for a descendant that goes on talking.
 const DRAIN: Duration = Duration::from_secs(5);
 /// How often the cancel flag is looked at.
 pub(super) const ATTENTION: Duration = Duration::from_millis(50);
@@ -221,7 +220,7 @@ fn supervise(
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if let (Some(drained), None) = (drained, stop) {
-            last_call = Some(drained.min(Instant::now() + QUIET));
+            last_call = Some(drained.min(Instant::now() + LAST_WORDS));
         }
     }
     if stop.is_some() {
