@@ -385,7 +385,7 @@ fn a_file_has_room_for_more_than_its_header_however_small_it_shall_be() {
     let path = scratch.path().join("audit.log");
     let log = AuditLog::open(Options {
         max_bytes: 1,
-        keep: 1000,
+        keep: 100,
         head: Some(scratch.path().join("audit.head")),
         ..options(&path)
     })

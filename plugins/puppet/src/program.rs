@@ -67,7 +67,8 @@ impl Prepared<'_> {
             return Err(StartError::NothingToApply);
         }
         let program = places::program(options, self.system)?;
-        StateDir::open(&self.directory)?;
+        // A run that came too late begins anew, and must not read what the program before has left.
+        StateDir::anew(&self.directory)?;
         let targets = self.targets(targets);
         let patched = self.patch(&targets, is_apply)?;
         let files = Files {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use muster_api::system::{Command, ProcessId, Signal, Spool, StateDir, System, SystemError};
+use muster_api::system::{Command, ProcessId, Signal, Spool, System, SystemError};
 
 use crate::outcome::Reason;
 use crate::verdict::LOG;
@@ -56,14 +56,13 @@ pub(crate) struct Ended {
     pub(crate) was_locked: bool,
 }
 
-/// Starts the program; its output and its log go into the directory.
+/// Starts the program; its output and its log go into the directory, which is there.
 pub(crate) fn start(
     system: &dyn System,
     argv: Vec<String>,
     directory: &Path,
     trace: Option<String>,
 ) -> Result<ProcessId, SystemError> {
-    StateDir::open(directory)?;
     let mut command = Command::new(argv);
     for (name, value) in [("PATH", PATH), ("LC_ALL", "C.UTF-8"), ("LANG", "C.UTF-8")] {
         command.env.insert(name.to_owned(), value.to_owned());

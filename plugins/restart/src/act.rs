@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use muster_api::system::error::chain;
 use muster_api::system::process::{LAST_WORDS, wait_until};
-use muster_api::system::{Command, Signal, Spool, System};
+use muster_api::system::{Command, Signal, Spool, StateDir, System};
 
 use crate::instance::Instance;
 use crate::look::{has_systemd, unit};
@@ -67,12 +67,7 @@ fn by_systemd(system: &dyn System, name: &str) -> Result<(), String> {
 /// Runs a program whose children may live on.
 fn spooled(system: &dyn System, argv: Vec<String>, directory: &Path) -> Result<(), String> {
     let words = argv.join(" ");
-    let made = fs::remove_dir_all(directory).or_else(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Ok(()),
-        _ => Err(error),
-    });
-    made.and_then(|()| fs::create_dir(directory))
-        .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+    StateDir::anew(directory).map_err(|error| chain(&error))?;
     let spool = Spool {
         directory: directory.to_owned(),
         limit: KEPT,

@@ -16,11 +16,8 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::books::{Effects, Entry, Fate, ask, compare};
-use super::{Nodes, assert_memory_is_back, note, our_memory, strike};
+use super::{BACK, Nodes, assert_memory_is_back, note, our_memory, strike};
 use crate::ask::Caller;
-
-/// How long a fleet may take to be whole again.
-const BACK: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_that_is_killed_under_200_nodes_loses_no_request_untold() {

@@ -183,7 +183,8 @@ async fn on_a_full_disk_changes_are_refused_and_reads_go_on() {
     let of_those: Vec<_> = of_those.cloned().collect();
     assert_eq!(of_those.len(), done);
     small.rig.replay(&of_those).await;
-    assert_eq!(small.rig.counted("replayed").await, of_those.len() as u64);
+    let again = of_those.len() as u64;
+    small.rig.await_counted("replayed", again).await;
     assert_eq!(small.effects(), done);
     assert!(node.runs(), "{}", node.log());
 }
@@ -234,7 +235,8 @@ async fn a_daemon_starts_on_a_full_disk_and_says_what_it_cannot_do() {
     );
     let done = small.effects();
     small.rig.replay(&captured).await;
-    assert_eq!(small.rig.counted("replayed").await, captured.len() as u64);
+    let again = captured.len() as u64;
+    small.rig.await_counted("replayed", again).await;
     small.disk.make_room();
     assert_eq!(small.strike().await.statuscode, Status::Ok);
     assert_eq!(small.effects(), done + 1);

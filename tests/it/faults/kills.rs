@@ -15,10 +15,9 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::books::{Entry, Fate};
-use super::note;
 use super::rig::{NODE, Rig, ask_of};
+use super::{BACK, note};
 
-const BACK: Duration = Duration::from_secs(20);
 /// How long a caller waits for a daemon that is dead.
 const WAIT: Duration = Duration::from_secs(2);
 /// The same where many calls are lost.
@@ -206,21 +205,8 @@ async fn a_daemon_killed_in_any_stage_repeats_nothing_and_its_caller_knows() {
         } else {
             repeated
         };
-        // What is for everybody is taken from another subscription than the question for the count, which may overtake it.
-        await_answer("what came again is known", BACK, async || {
-            match held.rig.counted("replayed").await {
-                known if known == repeated => Ok(()),
-                known => Err((stage, known)),
-            }
-        })
-        .await;
-        await_answer("nothing is at work", BACK, async || {
-            match held.rig.at_work().await {
-                0 => Ok(()),
-                busy => Err(busy),
-            }
-        })
-        .await;
+        held.rig.await_counted("replayed", repeated).await;
+        held.rig.await_idle().await;
         let effects = held.rig.effects();
         assert_eq!(effects.len() - before, done, "{stage:?}");
         assert!(
@@ -271,13 +257,7 @@ async fn fifty_kills(rig: &Rig, over: &AtomicBool) -> u64 {
         repeated += these.len() as u64;
     }
     over.store(true, Ordering::Release);
-    await_answer("nothing is at work", BACK, async || {
-        match rig.at_work().await {
-            0 => Ok(()),
-            busy => Err(busy),
-        }
-    })
-    .await;
+    rig.await_idle().await;
     repeated
 }
 

@@ -15,10 +15,8 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::Value;
 
 use super::books::{Effects, ask, compare};
-use super::{Nodes, assert_memory_is_back, note, our_memory, strike};
+use super::{BACK, Nodes, assert_memory_is_back, note, our_memory, strike};
 use crate::ask::Caller;
-
-const BACK: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_third_of_the_fleet_behind_a_dead_line_is_named_and_comes_back_by_itself() {

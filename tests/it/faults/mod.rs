@@ -31,6 +31,8 @@ use muster_tests::organisation::{Broker, Organisation};
 use muster_tests::rpcd::Rpcd;
 use muster_wire::identity::Identity;
 
+/// How long what was disturbed may take to be as it should be.
+const BACK: Duration = Duration::from_secs(30);
 /// Nodes that start at the same time.
 const STARTING: usize = 8;
 /// What this process may have more at the end of a test than at its beginning, when its nodes still run: allocators keep some.

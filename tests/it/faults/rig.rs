@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use muster_bus::Bytes;
 use muster_client::{Aim, Call, Client};
+use muster_tests::await_answer;
 use muster_tests::fault_proxy::{FaultProxy, Published};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::books::{Entry, ask};
-use super::ready;
+use super::{BACK, ready};
 use crate::ask::Caller;
 
 pub(super) const NODE: &str = "node1.example.net";
@@ -137,6 +138,29 @@ impl Rig {
             .await;
         let data = answer.reply.data;
         data.get(what).and_then(Value::as_u64).unwrap()
+    }
+
+    /// Waits until one of the daemon's figures is this. What is for everybody is taken from another subscription than the question for
+    /// the figure, which may overtake it.
+    pub(super) async fn await_counted(&self, what: &str, wanted: u64) {
+        await_answer(&format!("{what} is {wanted}"), BACK, async || {
+            match self.counted(what).await {
+                counted if counted == wanted => Ok(()),
+                counted => Err(counted),
+            }
+        })
+        .await;
+    }
+
+    /// Waits until nothing is at work on the node.
+    pub(super) async fn await_idle(&self) {
+        await_answer("nothing is at work", BACK, async || {
+            match self.at_work().await {
+                0 => Ok(()),
+                busy => Err(busy),
+            }
+        })
+        .await;
     }
 
     /// How many requests are at work on the node, or wait.

@@ -101,8 +101,9 @@ pub trait System: fmt::Debug + Send + Sync {
     /// Runs a program to its end. A program that ends with a non-zero code is a success of this call.
     fn run(&self, command: &Command) -> Result<Output, SystemError>;
 
-    /// Starts a program that outlives us, in a session of its own. Its output and its end go into the spool; limit of time and
-    /// cancellation do not apply to it, the limit of output is the spool's.
+    /// Starts a program that outlives us, in a session of its own. Its output and its end go into the spool, in place of
+    /// those of an earlier program, which must be over; limit of time and cancellation do not apply to it, the limit of output is
+    /// the spool's.
     fn start(&self, command: &Command, spool: &Spool) -> Result<ProcessId, SystemError>;
 
     /// Starts a program to be talked to, line by line, for as long as the conversation is kept. Input, limit of time and

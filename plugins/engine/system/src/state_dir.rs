@@ -29,6 +29,16 @@ impl StateDir {
         })
     }
 
+    /// The directory with nothing in it: what was there is removed.
+    pub fn anew(path: &Path) -> Result<Self, SystemError> {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(file_error("empty", path)(error))
+            }
+            _ => Self::open(path),
+        }
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -192,12 +192,15 @@ async fn m13_a_run_of_somebody_else_is_waited_for_and_a_stale_lock_is_not() {
 
 #[tokio::test]
 async fn who_was_quicker_is_waited_for_too() {
-    // The first time Puppet finds a lock that came between our look and its own.
+    // The first time Puppet finds a lock that came between our look and its own. The second takes longer than our look.
     let machine = Machine::new(
-        "if [ ! -e \"$state/once\" ]; then touch \"$state/once\"; \
-         say notice Puppet 'Run of Puppet configuration client already in progress; skipping'; exit 1; fi; report changed 9 2 0",
+        "if [ ! -e \"$state/once\" ]; then touch \"$state/once\"; say err Puppet 'of the first'; \
+         say notice Puppet 'Run of Puppet configuration client already in progress; skipping'; exit 1; fi; \
+         sleep 0.5; say err Puppet 'of the second'; report changed 9 2 0",
     );
-    assert_eq!(run(&machine.puppet(), json!({})).await["class"], "changed");
+    let outcome = run(&machine.puppet(), json!({})).await;
+    assert_eq!(outcome["class"], "changed", "{outcome}");
+    assert_eq!(outcome["log"], json!(["err: Puppet: of the second"]));
     assert_eq!(machine.calls(), 2);
     let machine = Machine::new(
         "say notice Puppet 'Run of Puppet configuration client already in progress; skipping'; exit 1",

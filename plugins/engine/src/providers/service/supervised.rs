@@ -105,18 +105,9 @@ fn start(cx: &Cx<'_>, resource: &Resource) -> Result<(), EngineError> {
         ..Attributes::default()
     };
     paths::create_dirs(cx.system, &place, &private).map_err(failing())?;
-    for left in [
-        "process",
-        "exit",
-        "out.pipe",
-        "err.pipe",
-        Spool::STDOUT,
-        Spool::STDERR,
-    ] {
-        cx.system
-            .remove_file(&place.join(left))
-            .map_err(failing())?;
-    }
+    cx.system
+        .remove_file(&place.join("process"))
+        .map_err(failing())?;
     let inside = place.strip_prefix("/").unwrap_or(&place);
     let spool = Spool {
         directory: cx.system.root().join(inside),

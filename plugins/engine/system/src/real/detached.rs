@@ -49,6 +49,15 @@ wait
 
 /// The file from which the program reads its input; gone as soon as it is open.
 const INPUT: &str = "stdin";
+/// What a program leaves in its spool, the pipes when its keeper was killed.
+const LEFT: [&str; 6] = [
+    Spool::EXIT,
+    Spool::STDOUT,
+    Spool::STDERR,
+    INPUT,
+    "out.pipe",
+    "err.pipe",
+];
 
 /// Starts it.
 #[expect(
@@ -60,6 +69,7 @@ pub(super) fn start(prepared: &Prepared, input: &[u8], spool: &Spool) -> io::Res
         let problem = "setpriv of util-linux is not installed";
         return Err(io::Error::other(problem));
     }
+    clear(&spool.directory)?;
     let limit = spool.limit.to_string();
     let mut child = Process::new("/usr/bin/setsid")
         .args(["--", "/bin/sh", "-c", KEEPER, "keeper"])
@@ -83,6 +93,17 @@ pub(super) fn start(prepared: &Prepared, input: &[u8], spool: &Spool) -> io::Res
         .name("run-reap".to_owned())
         .spawn(move || drop(child.wait()))?;
     Ok(id)
+}
+
+/// Otherwise the end of an earlier program would be taken for the end of this one.
+fn clear(directory: &Path) -> io::Result<()> {
+    for name in LEFT {
+        match fs::remove_file(directory.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn stdin(directory: &Path, input: &[u8]) -> io::Result<Stdio> {

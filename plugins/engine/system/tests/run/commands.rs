@@ -105,6 +105,31 @@ fn what_outlives_us_leaves_its_output_and_its_end() {
 }
 
 #[test]
+fn who_comes_second_is_not_taken_for_who_was_first() {
+    let spool = tempfile::tempdir().unwrap();
+    let kept = Spool {
+        directory: spool.path().to_owned(),
+        limit: 1000,
+    };
+    let file = |name: &str| spool.path().join(name);
+    let first = host().start(&sh("echo first; exit 1"), &kept).unwrap();
+    assert_eq!(await_file(&file(Spool::EXIT)), "1\n");
+    await_death(&first.pid.to_string());
+    // A keeper that was killed leaves its pipes.
+    fs::write(file("out.pipe"), "").unwrap();
+    let second = sh("read -r word; echo \"$word\"; exit 2");
+    let second = Command {
+        stdin: b"second\n".to_vec(),
+        ..second
+    };
+    let second = host().start(&second, &kept).unwrap();
+    assert_eq!(await_file(&file(Spool::EXIT)), "2\n");
+    await_death(&second.pid.to_string());
+    let said = fs::read_to_string(file(Spool::STDOUT)).unwrap();
+    assert_eq!(said, "second\n");
+}
+
+#[test]
 fn a_process_is_known_by_its_start_and_signalled_with_its_group() {
     let spool = tempfile::tempdir().unwrap();
     let kept = Spool {
