@@ -5,11 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 
+use muster_system::process::Stat;
 use muster_wire::sign::Signer;
 use muster_wire::token::Creds;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::await_state;
 use crate::command::program;
 use crate::organisation::Organisation;
 
@@ -137,6 +141,22 @@ impl Rpcd {
     /// Its process.
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// Stops it, as a machine that hangs does, and waits until all of its threads stand still: the signal is heard by one of them, and
+    /// by that one some time later.
+    pub async fn freeze(&self) {
+        kill(Pid::from_raw(self.pid()), Signal::SIGSTOP).unwrap();
+        let threads = PathBuf::from(format!("/proc/{}/task", self.pid()));
+        let stands = |thread: PathBuf| {
+            let stat = std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
+            Stat::parse(&stat).is_none_or(|stat| stat.state == 'T')
+        };
+        await_state("all threads of rpcd stand still", || {
+            let mut threads = std::fs::read_dir(&threads).unwrap();
+            threads.all(|thread| stands(thread.unwrap().path()))
+        })
+        .await;
     }
 
     /// How it ended, if it did.

@@ -113,7 +113,7 @@ impl Held {
         let (effects, captured) = (self.rig.effects().len(), self.rig.captured().len());
         self.hold(stage != Stage::Answered && stage != Stage::Received);
         if stage == Stage::Received {
-            self.signal(Signal::SIGSTOP);
+            self.node.freeze().await;
         }
         let rig = &self.rig;
         let asking = async {
