@@ -61,11 +61,19 @@ fn await_file(path: &Path) -> String {
     }
 }
 
+/// Where what outlives us leaves something.
+fn spool() -> (tempfile::TempDir, Spool) {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().to_owned();
+    let limit = 1000;
+    (scratch, Spool { directory, limit })
+}
+
 #[test]
 fn what_outlives_us_leaves_its_output_and_its_end() {
     let (scratch, system) = scratch();
     for system in [host(), system] {
-        let spool = tempfile::tempdir().unwrap();
+        let (spool, kept) = spool();
         let mut command = sh("cat; echo $WORD $PATH; pwd; echo err >&2; exit 7");
         command.stdin = b"in\n".to_vec();
         command.env.insert("WORD".to_owned(), "word".to_owned());
@@ -74,10 +82,6 @@ fn what_outlives_us_leaves_its_output_and_its_end() {
             "/usr/sbin:/usr/bin:/sbin:/bin:/own".to_owned(),
         );
         command.cwd = Some(PathBuf::from("/tmp"));
-        let kept = Spool {
-            directory: spool.path().to_owned(),
-            limit: 1000,
-        };
         let process = system.start(&command, &kept).unwrap();
         let file = |name: &str| spool.path().join(name);
         assert_eq!(
@@ -106,11 +110,7 @@ fn what_outlives_us_leaves_its_output_and_its_end() {
 
 #[test]
 fn who_comes_second_is_not_taken_for_who_was_first() {
-    let spool = tempfile::tempdir().unwrap();
-    let kept = Spool {
-        directory: spool.path().to_owned(),
-        limit: 1000,
-    };
+    let (spool, kept) = spool();
     let file = |name: &str| spool.path().join(name);
     let first = host().start(&sh("echo first; exit 1"), &kept).unwrap();
     assert_eq!(await_file(&file(Spool::EXIT)), "1\n");
@@ -131,11 +131,7 @@ fn who_comes_second_is_not_taken_for_who_was_first() {
 
 #[test]
 fn a_process_is_known_by_its_start_and_signalled_with_its_group() {
-    let spool = tempfile::tempdir().unwrap();
-    let kept = Spool {
-        directory: spool.path().to_owned(),
-        limit: 1000,
-    };
+    let (_spool, kept) = spool();
     let process = host().start(&sh("exec sleep 600"), &kept).unwrap();
     assert!(host().is_running(&process));
     let other = ProcessId {
