@@ -2,7 +2,7 @@
 //!
 //! A plugin that is new is entered here, and nowhere else in the daemon.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_api::system::System;
@@ -135,7 +135,7 @@ fn agents(config: &Config, desks: &Desks, puppet: &Puppet) -> Result<Vec<Agent>,
     let mut agents = vec![
         muster_rpcutil::agent()?,
         muster_puppetral::agent(puppetral_options(config)?)?,
-        muster_filemgr::agent(plugin(config, "filemgr")?)?,
+        muster_filemgr::agent(plugin(config, "filemgr")?, daemon_paths(config))?,
         muster_nettest::agent()?,
         muster_package::agent()?,
         muster_permits::agent(desks.permits.clone())?,
@@ -172,6 +172,24 @@ fn agents(config: &Config, desks: &Desks, puppet: &Puppet) -> Result<Vec<Agent>,
         )?);
     }
     Ok(agents)
+}
+
+/// Configuration, state, audit log and credentials of this daemon, wherever its configuration puts them.
+fn daemon_paths(config: &Config) -> Vec<PathBuf> {
+    let (paths, broker) = (&config.paths, &config.broker);
+    let mut found = vec![
+        paths.state.clone(),
+        paths.policies.clone(),
+        paths.ddls.clone(),
+        paths.facts_d.clone(),
+        paths.audit.clone(),
+        broker.credentials.clone(),
+        config.trust.account.clone(),
+    ];
+    found.extend(config.files().iter().cloned());
+    found.extend(config.provisioning.credentials.clone());
+    found.extend(config.broker.ca.clone());
+    found
 }
 
 fn puppetral_options(config: &Config) -> Result<muster_puppetral::Options, AssembleError> {

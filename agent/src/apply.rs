@@ -3,6 +3,7 @@
 //! What happens is told as it happens: in Puppet's words, or with `--jsonl` a line of JSON for each event. The engine does the work.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -160,7 +161,7 @@ fn report_lint(engine: &Engine, catalog: &Catalog) -> anyhow::Result<ExitCode> {
     let findings = lint::check(engine, catalog)?;
     let mut out = io::stdout().lock();
     for finding in &findings {
-        writeln!(out, "{finding}")?;
+        writeln!(out, "{}", printable(&finding.to_string()))?;
     }
     Ok(if findings.is_empty() {
         ExitCode::SUCCESS
@@ -199,7 +200,7 @@ impl Voice {
     fn tell(&mut self, event: &RunEvent) {
         if self.jsonl {
             if let Ok(line) = serde_json::to_string(event) {
-                let _ = writeln!(self.out, "{line}");
+                let _ = writeln!(self.out, "{}", escape_json(&line));
             }
         } else if let RunEvent::Log(log) = event {
             let _ = writeln!(self.out, "{}", self.line(log));
@@ -218,9 +219,13 @@ impl Voice {
             Level::Crit => ("Critical", "31"),
         };
         let text = if log.source == "Puppet" {
-            format!("{word}: {}", log.message)
+            format!("{word}: {}", printable(&log.message))
         } else {
-            format!("{word}: {}: {}", log.source, log.message)
+            format!(
+                "{word}: {}: {}",
+                printable(&log.source),
+                printable(&log.message)
+            )
         };
         if self.colour && !colour.is_empty() {
             format!("\u{1b}[{colour}m{text}\u{1b}[0m")
@@ -238,9 +243,66 @@ impl Voice {
             let reason = debt.reason.as_deref().unwrap_or("not yet known why");
             let _ = writeln!(
                 self.out,
-                "Warning: {} is still owed a refresh by {}: {reason}",
-                debt.target, debt.source
+                "Warning: {} is still owed a refresh by {}: {}",
+                printable(&debt.target),
+                printable(&debt.source),
+                printable(reason)
             );
         }
+    }
+}
+
+/// Whether a terminal acts on the character instead of showing it: control characters, and those that reorder text.
+fn steers_terminal(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Catalogs and programs choose these texts: what steers a terminal is escaped, and a further line is indented, so that it cannot look
+/// like one of ours.
+fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => shown.push_str("\n  "),
+            '\t' => shown.push('\t'),
+            c if steers_terminal(c) => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// The same for a line of JSON, where it means the same. JSON itself escapes only the first control characters.
+fn escape_json(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    for c in line.chars() {
+        if steers_terminal(c) {
+            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{escape_json, printable};
+
+    #[test]
+    fn nothing_of_a_catalog_steers_the_terminal_or_looks_like_a_line_of_ours() {
+        let hostile = "a\u{1b}]0;x\u{7}\u{9b}2J\rb\nNotice: forged\u{202e}";
+        assert_eq!(
+            printable(hostile),
+            "a\\u{1b}]0;x\\u{7}\\u{9b}2J\\u{d}b\n  Notice: forged\\u{202e}"
+        );
+        let json = serde_json::to_string(hostile).unwrap();
+        let escaped = escape_json(&json);
+        assert!(
+            escaped.chars().all(|c| !c.is_control() && c != '\u{202e}'),
+            "{escaped:?}"
+        );
+        assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), hostile);
     }
 }

@@ -2,12 +2,10 @@
 //!
 //! Everything that can be wrong with a node's set-up is found here, before anything is connected.
 
-use std::fs::{DirBuilder, File, Permissions, TryLockError};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use muster_api::system::System;
 use muster_api::system::error::chain;
@@ -39,10 +37,8 @@ use crate::services;
 /// Largest file of a seed, in bytes.
 const SEED_BYTES: u64 = 1024;
 
-/// How long what a killed daemon was just starting may outlive it, on a machine that is busy.
-const OUTLIVED: Duration = Duration::from_secs(2);
-/// How often it is looked whether it is gone.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The record of the audit log's last checkpoint, in the state directory.
+const AUDIT_HEAD: &str = "audit.head";
 
 /// Why a daemon cannot be put together.
 #[derive(Debug, thiserror::Error)]
@@ -225,6 +221,10 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
     let (policy, problems) = load_policies(config);
     let desks = Desks::new(config);
     let puppet = agents::puppet(config, &desks.permits)?;
+    // Looked at before the log is opened, which makes it.
+    let ran_before = [AUDIT_HEAD, "account.jwt"]
+        .iter()
+        .any(|name| state.join(name).exists());
     let core = Core::new(Parts {
         audit: Arc::new(AuditLog::open(audit_options(config, &signer, &trust))?),
         trust: Arc::new(trust),
@@ -237,7 +237,7 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         },
         registry: Arc::new(agents::registry(config, &desks, &puppet)?),
         data_sources: agents::configured_data_sources(config)?.into(),
-        seen: Seen::open(&state.join("seen"), clock.now())?,
+        seen: Seen::open(&state.join("seen"), clock.now(), ran_before)?,
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
         plain_secrets: config.requests.plain_secrets,
         config: Some(config.clone()),
@@ -248,6 +248,9 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         clock,
     });
     core.health().set("policies", Level::Error, &problems);
+    let max_age = config.trust.max_age;
+    core.trust_freshness()
+        .set_max_age((!max_age.is_zero()).then_some(max_age));
     reload_facts(&core, &*host);
     let puppet = puppet.resident(Arc::clone(&core.system));
     Ok(Assembled {
@@ -257,45 +260,6 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
         puppet,
         host,
     })
-}
-
-/// Makes the state directory, and keeps every other daemon out of it: two would forget each other's seen requests. Waits for a moment
-/// for one that was killed: a program that it was just starting holds the lock until it has begun.
-pub async fn possess(state: &Path) -> Result<File, AssembleError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(state);
-    made.map_err(|source| AssembleError::Directory {
-        path: state.to_owned(),
-        source,
-    })?;
-    let path = state.join("lock");
-    let failed = |source| AssembleError::Lock {
-        path: path.clone(),
-        source,
-    };
-    let file = File::options()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(failed)?;
-    // Whoever can open it can hold it, and keep the daemon from starting. An older one may have been open to all.
-    file.set_permissions(Permissions::from_mode(0o600))
-        .map_err(failed)?;
-    let latest = Instant::now() + OUTLIVED;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < latest => {
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
-            Err(TryLockError::WouldBlock) => {
-                return Err(AssembleError::Occupied {
-                    path: state.to_owned(),
-                });
-            }
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
-        }
-    }
 }
 
 /// Collects facts and reads classes anew; what cannot be had keeps its last good value, and is told. Blocks.
@@ -346,7 +310,7 @@ fn audit_options(config: &Config, signer: &Signer, trust: &Trust) -> audit::Opti
         group: settings.group.clone(),
         checkpoint_lines: settings.checkpoint_lines,
         checkpoint_every: settings.checkpoint_every,
-        head: Some(config.paths.state.join("audit.head")),
+        head: Some(config.paths.state.join(AUDIT_HEAD)),
         signer: signer.clone(),
         account: trust.token().to_owned(),
     }

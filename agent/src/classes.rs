@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Most lines of a file.
@@ -43,12 +44,17 @@ pub enum ClassesError {
 pub struct Classes {
     path: PathBuf,
     current: RwLock<Arc<[String]>>,
+    /// Whether the file was read once, or found missing; until then the classes are unknown.
+    known: AtomicBool,
 }
 
 impl Classes {
-    /// No classes until [`Classes::reload`].
+    /// Unknown until [`Classes::reload`].
     pub fn new(path: PathBuf) -> Self {
-        Self::known(path, Arc::from([]))
+        Self {
+            known: AtomicBool::new(false),
+            ..Self::known(path, Arc::from([]))
+        }
     }
 
     /// Begins with these classes, which are lower-case, sorted, and each there once.
@@ -56,12 +62,18 @@ impl Classes {
         Self {
             path,
             current: RwLock::new(classes),
+            known: AtomicBool::new(true),
         }
     }
 
     /// The classes as last read.
     pub fn current(&self) -> Arc<[String]> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether they were read once. A file that is broken since before the daemon's start leaves them unknown.
+    pub fn are_known(&self) -> bool {
+        self.known.load(Ordering::Acquire)
     }
 
     /// Reads the file anew. A file that was never there is a node without classes.
@@ -76,6 +88,7 @@ impl Classes {
             });
         }
         *current = classes.into();
+        self.known.store(true, Ordering::Release);
         Ok(())
     }
 }
@@ -120,6 +133,24 @@ mod tests {
     use std::fs;
 
     use super::{Classes, ClassesError, MAX_LINES};
+
+    #[test]
+    fn classes_are_unknown_until_they_were_read_once() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("classes.txt");
+        fs::write(&path, "c\n".repeat(MAX_LINES + 1)).unwrap();
+        let classes = Classes::new(path.clone());
+        assert!(classes.reload().is_err() && !classes.are_known());
+        fs::write(&path, "apache\n").unwrap();
+        classes.reload().unwrap();
+        assert!(classes.are_known());
+        fs::write(&path, "c\n".repeat(MAX_LINES + 1)).unwrap();
+        assert!(classes.reload().is_err() && classes.are_known());
+        // A node that never had the file has no classes, which is known.
+        let none = Classes::new(scratch.path().join("none"));
+        none.reload().unwrap();
+        assert!(none.are_known());
+    }
 
     #[test]
     fn classes_are_folded_sorted_and_kept_when_the_file_is_torn() {

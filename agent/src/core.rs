@@ -31,6 +31,7 @@ use crate::lookup::Gate;
 use crate::metrics::tally::Tallies;
 use crate::newcomer;
 use crate::seen::Seen;
+use crate::trust_sync::TrustFreshness;
 
 /// Between two lines of the log about messages that are nobody's.
 const QUIET: Duration = Duration::from_secs(10);
@@ -121,6 +122,7 @@ pub struct Parts {
 pub struct Core {
     pub(crate) signer: Signer,
     pub(crate) trust: Shared<Trust>,
+    freshness: TrustFreshness,
     pub(crate) tokens: TokenCache,
     pub(crate) collectives: Vec<Name>,
     pub(crate) collective_names: Vec<String>,
@@ -161,6 +163,7 @@ impl Core {
             started: parts.clock.now(),
             signer: parts.signer,
             trust: Shared::of(parts.trust),
+            freshness: TrustFreshness::starting_at(parts.clock.now()),
             tokens: TokenCache::default(),
             collectives: parts.collectives,
             facts: parts.facts,
@@ -211,6 +214,16 @@ impl Core {
         self.tokens.clear();
         self.audit.account_changed(account_token);
         Ok(())
+    }
+
+    /// Since when it is unknown whether the account token is the newest.
+    pub fn trust_freshness(&self) -> &TrustFreshness {
+        &self.freshness
+    }
+
+    /// The time by the daemon's clock.
+    pub(crate) fn now(&self) -> Millis {
+        self.clock.now()
     }
 
     /// What loading left behind.
@@ -298,6 +311,7 @@ impl Core {
             identity: self.identity().as_str(),
             facts: &facts,
             classes: &classes,
+            classes_known: self.classes.are_known(),
             agents: registry.names(),
             collectives: &self.collective_names,
         })

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::core::Core;
 use crate::pipeline::{self, Incoming, Outgoing, Taken};
+use crate::trust_sync::TrustSync;
 
 /// A daemon whose subscriptions the broker has confirmed: it is ready.
 #[derive(Debug)]
@@ -22,8 +23,7 @@ pub struct Daemon {
     core: Arc<Core>,
     bus: Bus,
     requests: Vec<Subscription>,
-    announcements: Vec<Subscription>,
-    trust_changed: mpsc::Sender<String>,
+    trust_sync: TrustSync,
     /// Changed account tokens that were taken over, to be kept by whoever owns the disk.
     changes: Option<mpsc::Receiver<String>>,
 }
@@ -35,17 +35,20 @@ impl Daemon {
         for collective in &core.collectives {
             subjects.extend(subject::node_subscriptions(collective, core.identity()));
         }
-        let of_requests = subjects.len();
-        subjects.extend(core.collectives.iter().map(subject::trust));
-        let mut requests = bus.subscribe_all(&subjects).await?;
-        let announcements = requests.split_off(of_requests);
-        let (trust_changed, changes) = mpsc::channel(4);
+        let (token_changed, changes) = mpsc::channel(4);
+        // Before the first request can come: who was revoked while this node was away is refused.
+        let trust_sync = Box::pin(TrustSync::start(
+            Arc::clone(&core),
+            bus.clone(),
+            token_changed,
+        ))
+        .await;
+        let requests = bus.subscribe_all(&subjects).await?;
         Ok(Self {
             core,
             bus,
             requests,
-            announcements,
-            trust_changed,
+            trust_sync,
             changes: Some(changes),
         })
     }
@@ -62,8 +65,7 @@ impl Daemon {
             core,
             bus,
             requests,
-            announcements,
-            trust_changed,
+            trust_sync,
             ..
         } = self;
         let work = TaskTracker::new();
@@ -79,10 +81,7 @@ impl Daemon {
             };
             receivers.spawn(worker.receive(requests, stop.clone()));
         }
-        for announcements in announcements {
-            let (core, changed) = (Arc::clone(&core), trust_changed.clone());
-            receivers.spawn(listen_for_trust(core, announcements, changed, stop.clone()));
-        }
+        receivers.spawn(trust_sync.follow(stop.clone()));
         while receivers.join_next().await.is_some() {}
         work.close();
         if tokio::time::timeout(patience, work.wait()).await.is_err() {
@@ -199,31 +198,5 @@ async fn answer(
 async fn send(bus: &Bus, answer: Outgoing) {
     if let Err(error) = bus.publish(&answer.subject, answer.payload).await {
         tracing::error!(%error, "an answer was not sent");
-    }
-}
-
-async fn listen_for_trust(
-    core: Arc<Core>,
-    mut announcements: Subscription,
-    changed: mpsc::Sender<String>,
-    stop: CancellationToken,
-) {
-    loop {
-        let message = tokio::select! {
-            message = announcements.next() => message,
-            () = stop.cancelled() => return,
-        };
-        let Some(message) = message else { return };
-        let Ok(token) = std::str::from_utf8(message.payload()) else {
-            continue;
-        };
-        match core.update_trust(token) {
-            Ok(()) => {
-                tracing::info!("took over the account's changed token");
-                // Keeping it on disk is the owner's business, and may lag.
-                let _ = changed.try_send(token.to_owned());
-            }
-            Err(error) => tracing::warn!(%error, "an announced account token was not taken over"),
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use muster_api::{AgentProblem, Finding, Level, Node as _};
 use muster_host::external::enforced;
-use muster_host::sandbox::kernel_confines;
+use muster_host::sandbox::KernelSupport;
 use muster_secret::Keeper;
 use muster_wire::Millis;
 use nix::sys::statvfs::statvfs;
@@ -61,7 +61,8 @@ pub(crate) fn sandboxes(core: &Core, config: &Config) -> BTreeMap<String, String
     let Ok(options) = external_options(config) else {
         return BTreeMap::new();
     };
-    let landlock = kernel_confines();
+    let kernel = KernelSupport::probe();
+    let root = nix::unistd::geteuid().is_root();
     let external = core
         .agents()
         .into_iter()
@@ -69,8 +70,27 @@ pub(crate) fn sandboxes(core: &Core, config: &Config) -> BTreeMap<String, String
     external
         .filter_map(|info| {
             let ddl = core.ddl(&info.agent)?;
-            let held_to = enforced(&ddl, &options.of(&info.agent), landlock);
+            let held_to = enforced(&ddl, &options.of(&info.agent), kernel, root);
             Some((info.agent, held_to))
+        })
+        .collect()
+}
+
+/// External agents that run as root, because the configuration says so.
+fn root_agents(core: &Core, config: &Config) -> Vec<Finding> {
+    let Ok(options) = external_options(config) else {
+        return Vec::new();
+    };
+    let agents = core.agents().into_iter();
+    agents
+        .filter(|info| info.provider == EXTERNAL && options.of(&info.agent).is_root())
+        .map(|info| Finding {
+            check: "plugins",
+            level: Level::Warning,
+            message: format!(
+                "agent {}: its programs run as root; name another user in [plugins.external.agents.{}]",
+                info.agent, info.agent
+            ),
         })
         .collect()
 }
@@ -80,9 +100,12 @@ pub(crate) fn findings(core: &Core, config: Option<&Config>) -> Vec<Finding> {
     let mut found = core.health.standing();
     found.extend(audit(&core.audit.condition(), core.audit.lost()));
     found.extend(own_token(core));
+    found.extend(journal(core));
+    found.extend(account_token(core));
     found.extend(core.agent_problems().iter().map(plugin));
     if let Some(config) = config {
         found.extend(secrets(config));
+        found.extend(root_agents(core, config));
         let audit = config.paths.audit.parent().unwrap_or(Path::new("/"));
         found.extend(disk("state", &config.paths.state));
         found.extend(disk("audit", audit));
@@ -105,6 +128,15 @@ fn audit(condition: &Condition, untold: u64) -> Option<Finding> {
     })
 }
 
+/// What an earlier daemon has seen, and this one cannot know.
+fn journal(core: &Core) -> Option<Finding> {
+    Some(Finding {
+        check: "journal",
+        level: Level::Warning,
+        message: core.seen.found().problem()?,
+    })
+}
+
 /// An external agent that cannot be offered.
 fn plugin(problem: &AgentProblem) -> Finding {
     Finding {
@@ -112,6 +144,16 @@ fn plugin(problem: &AgentProblem) -> Finding {
         level: Level::Error,
         message: format!("agent {}: {}", problem.agent, problem.problem),
     }
+}
+
+/// Whether the account token is known to be the newest.
+fn account_token(core: &Core) -> Option<Finding> {
+    let message = core.trust_freshness().report(core.clock.now())?;
+    Some(Finding {
+        check: "trust",
+        level: Level::Warning,
+        message,
+    })
 }
 
 /// Whether peers still believe us, and for how long.

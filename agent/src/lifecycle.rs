@@ -29,6 +29,7 @@ use crate::metrics;
 use crate::newcomer::{self, Home, NewcomerError};
 use crate::presence::{Presence, resume_restarts};
 use crate::services;
+use crate::state_lock;
 
 /// How often it is looked whether the node is still to be provisioned, while it is.
 const LOOK: Duration = Duration::from_millis(500);
@@ -71,7 +72,7 @@ pub enum Ending {
 pub async fn live(config: &Config, config_file: &Path) -> Result<Ending, LifeError> {
     let mut signals = Signals::receive().map_err(LifeError::Signals)?;
     leave::hear();
-    let _until_the_end = assemble::possess(&config.paths.state).await?;
+    let _until_the_end = state_lock::possess(&config.paths.state).await?;
     let config = &match arrive(config, &mut signals).await? {
         Arrived::Node(config) => *config,
         Arrived::Over(ending) => {

@@ -11,8 +11,9 @@ use muster_api::progress::Sink;
 use muster_api::{Context, Data, Node};
 use muster_wire::filter::{Filter, Found, Known, Lookup, Progress, Truth};
 use muster_wire::identity::{Identity, Name};
-use muster_wire::policy::Question;
+use muster_wire::policy::{PolicyPrincipal, Question};
 use muster_wire::request::Request;
+use muster_wire::token::Verified;
 use muster_wire::trace::Traceparent;
 use serde_json::Map;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::audit::{Outcome, Record};
+use crate::audit::{Outcome, Record, RecordClass};
 use crate::core::Core;
 
 /// The policy that says who may ask data sources: its actions are their names.
@@ -62,7 +63,7 @@ pub struct Lookups {
     core: Arc<Core>,
     request: Uuid,
     caller: Identity,
-    caller_key: Option<String>,
+    sender: Arc<Verified>,
     collective: Name,
     trace: Option<Traceparent>,
     until: Instant,
@@ -76,14 +77,14 @@ impl Lookups {
     pub fn new(
         core: &Arc<Core>,
         request: &Request,
-        caller_key: Option<String>,
+        sender: &Arc<Verified>,
         stopping: &CancellationToken,
     ) -> Self {
         Self {
             core: Arc::clone(core),
             request: request.id,
             caller: request.caller.clone(),
-            caller_key,
+            sender: Arc::clone(sender),
             collective: request.collective.clone(),
             trace: request.traceparent,
             until: Instant::now() + REQUEST_TIME,
@@ -191,7 +192,7 @@ impl Lookups {
             return false;
         };
         let policy = self.core.policy.get();
-        let (core, caller) = (Arc::clone(&self.core), self.caller.clone());
+        let (core, caller) = (Arc::clone(&self.core), PolicyPrincipal::of(&self.sender));
         let decision = self
             .settle(|known| {
                 core.view(|node| {
@@ -212,11 +213,13 @@ impl Lookups {
         }
         self.core.counters.denied.count();
         let record = Record {
+            class: RecordClass::Refusal,
             time: self.core.clock.now(),
             verdict: Outcome::Denied,
             request: self.request,
             caller: self.caller.clone(),
-            caller_key: self.caller_key.clone(),
+            caller_key: Some(self.sender.key.to_string()),
+            caller_role: self.sender.role,
             collective: self.collective.clone(),
             traceparent: self.trace,
             agent,

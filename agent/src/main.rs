@@ -8,11 +8,13 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use muster_agent::config::{Config, DEFAULT_PATH, LogFormat};
 use muster_agent::lifecycle::{Ending, LifeError};
+use muster_agent::log_limit::LimitedFormat;
 use muster_agent::newcomer::NewcomerError;
 use muster_agent::virtual_nodes::command as virtual_nodes;
 use muster_agent::{apply, assemble, lifecycle, memory, restart};
 use muster_host::sandbox::Plan;
 use muster_system::leave;
+use tracing_subscriber::fmt::format;
 
 /// The daemon of a Muster node: answers signed requests.
 #[derive(Debug, Parser)]
@@ -165,7 +167,19 @@ fn start_log(config: &Config) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
     match config.log.format {
-        LogFormat::Text => log.with_ansi(false).init(),
-        LogFormat::Json => log.json().with_span_list(false).init(),
+        LogFormat::Text => log
+            .with_ansi(false)
+            .event_format(LimitedFormat::new(
+                format().with_ansi(false),
+                LogFormat::Text,
+            ))
+            .init(),
+        LogFormat::Json => log
+            .json()
+            .event_format(LimitedFormat::new(
+                format().json().with_span_list(false),
+                LogFormat::Json,
+            ))
+            .init(),
     }
 }

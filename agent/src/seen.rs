@@ -2,6 +2,9 @@
 //!
 //! Every request is appended; before an action that changes the node, the file is also forced to disk. The form of the records
 //! and what counts as seen is `muster_wire::fresh`'s. A disk without room keeps nobody from reading: it is tried again with each request.
+//!
+//! What a journal no longer holds cannot be told from what never came. So after a start without a whole journal, requests that were issued
+//! before the start are refused, for as long as they could have been valid.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -11,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use muster_wire::Millis;
-use muster_wire::fresh::{DEFAULT_CAPACITY, Insertion, Now, Record, SeenCache};
+use muster_wire::fresh::{DEFAULT_CAPACITY, Insertion, JOURNAL_START, Now, Record, SeenCache};
 use uuid::Uuid;
 
 /// The journal is written anew when it holds this many records, and at every start.
@@ -21,8 +24,25 @@ const COMPACT_AT: usize = 65_536;
 #[derive(Debug)]
 pub struct Seen {
     inner: Mutex<Inner>,
+    /// What the start found.
+    found: JournalState,
+    /// The time of the start, by the node's clock.
+    started: Millis,
     /// Where the clock begins that nobody can set.
     began: Instant,
+}
+
+/// What a start found of the journal of the daemon before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JournalState {
+    /// All of it.
+    Intact,
+    /// None, as on a machine where no daemon has run.
+    Missing,
+    /// None, though a daemon has run here; or an emptied file.
+    Lost,
+    /// So many records are damaged.
+    Damaged(usize),
 }
 
 #[derive(Debug)]
@@ -53,24 +73,39 @@ pub struct SeenError {
 impl Seen {
     /// A memory that ends with the process, for virtual nodes.
     pub fn in_memory() -> Self {
-        Self::with(SeenCache::default(), None, Instant::now())
+        Self {
+            inner: Mutex::new(Inner {
+                cache: SeenCache::default(),
+                journal: None,
+            }),
+            found: JournalState::Intact,
+            started: 0,
+            began: Instant::now(),
+        }
     }
 
     /// Takes up the journal at this path. A torn or damaged record is left out. Without room on the disk it begins all the same: what
-    /// is to be remembered fails then, until there is room.
-    pub fn open(path: &Path, now: Millis) -> Result<Self, SeenError> {
+    /// is to be remembered fails then, until there is room. `ran_before` tells whether there are other traces of an earlier daemon.
+    pub fn open(path: &Path, now: Millis, ran_before: bool) -> Result<Self, SeenError> {
         let failed = |source| SeenError {
             path: path.to_owned(),
             source,
         };
         let bytes = match std::fs::read(path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
-        let decoded = Record::decode_all(&bytes);
-        if decoded.damaged > 0 {
-            tracing::warn!(path = %path.display(), records = decoded.damaged, "damaged records of seen requests");
+        let decoded = Record::decode_all(bytes.as_deref().unwrap_or_default());
+        let found = match bytes {
+            None if !ran_before => JournalState::Missing,
+            None => JournalState::Lost,
+            Some(_) if decoded.damaged > 0 => JournalState::Damaged(decoded.damaged),
+            Some(_) if !decoded.has_start => JournalState::Lost,
+            Some(_) => JournalState::Intact,
+        };
+        if let Some(problem) = found.problem() {
+            tracing::error!(path = %path.display(), "{problem}");
         }
         let began = Instant::now();
         let start = Now {
@@ -85,14 +120,33 @@ impl Seen {
             }
             written => written.map_err(failed)?,
         };
-        Ok(Self::with(cache, Some(journal), began))
+        Ok(Self {
+            inner: Mutex::new(Inner {
+                cache,
+                journal: Some(journal),
+            }),
+            found,
+            started: now,
+            began,
+        })
     }
 
-    fn with(cache: SeenCache, journal: Option<Journal>, began: Instant) -> Self {
-        Self {
-            inner: Mutex::new(Inner { cache, journal }),
-            began,
-        }
+    /// What the start found of the journal.
+    pub fn found(&self) -> JournalState {
+        self.found
+    }
+
+    /// Whether a request that was issued at this instant, for this long, may have been seen by an earlier daemon whose journal is gone. Clocks
+    /// may differ by `skew`. Once the request's life is over on a clock that cannot be set, its age alone decides again.
+    pub fn may_be_forgotten(&self, issued_at: Millis, ttl: Millis, skew: Millis) -> bool {
+        let before = match self.found {
+            JournalState::Intact => return false,
+            // What no daemon ran for cannot have been seen here; a machine that was set up anew still refuses what is surely older.
+            JournalState::Missing => self.started.saturating_sub(skew),
+            JournalState::Lost | JournalState::Damaged(_) => self.started.saturating_add(skew),
+        };
+        let life = ttl.saturating_add(skew.saturating_mul(3));
+        issued_at < before && self.now(0).steady <= life
     }
 
     /// Notes a request. It counts as seen even if the journal could not be written, which is told by the error.
@@ -150,6 +204,22 @@ impl Seen {
     }
 }
 
+impl JournalState {
+    /// What is wrong with the journal, for the log and for health.
+    pub fn problem(self) -> Option<String> {
+        let what = match self {
+            Self::Intact | Self::Missing => return None,
+            Self::Lost => "the journal of seen requests is gone".to_owned(),
+            Self::Damaged(records) => {
+                format!("{records} records of the journal of seen requests are damaged")
+            }
+        };
+        Some(format!(
+            "{what}; requests that were issued before the daemon's start are refused until they have expired"
+        ))
+    }
+}
+
 /// Whether this is for want of room, which may be made at any time.
 fn is_out_of_room(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
@@ -179,7 +249,8 @@ impl Journal {
             .truncate(true)
             .mode(0o600)
             .open(&fresh)?;
-        let bytes: Vec<u8> = cache.records().flat_map(|record| record.encode()).collect();
+        let records = cache.records().flat_map(|record| record.encode());
+        let bytes: Vec<u8> = JOURNAL_START.into_iter().chain(records).collect();
         file.write_all(&bytes)?;
         file.sync_data()?;
         std::fs::rename(&fresh, path)?;
@@ -219,7 +290,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("seen");
         let (old, young) = (Uuid::now_v7(), Uuid::now_v7());
-        let seen = Seen::open(&path, 0).unwrap();
+        let seen = Seen::open(&path, 0, false).unwrap();
         assert_eq!(
             seen.insert(&[1; 32], old, 100, 0).unwrap(),
             Insertion::Fresh
@@ -231,7 +302,7 @@ mod tests {
         seen.sync().unwrap();
         drop(seen);
 
-        let seen = Seen::open(&path, LATER + 500).unwrap();
+        let seen = Seen::open(&path, LATER + 500, true).unwrap();
         assert_eq!(
             seen.insert(&[1; 32], young, LATER + 900, LATER + 500)
                 .unwrap(),
@@ -254,17 +325,63 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("seen");
         let request = Uuid::now_v7();
-        Seen::open(&path, 0)
+        Seen::open(&path, 0, false)
             .unwrap()
             .insert(&[1; 32], request, 900, 0)
             .unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         bytes.extend_from_slice(&[7; 20]);
         std::fs::write(&path, bytes).unwrap();
-        let seen = Seen::open(&path, 1).unwrap();
+        let seen = Seen::open(&path, 1, true).unwrap();
         assert_eq!(
             seen.insert(&[1; 32], request, 900, 1).unwrap(),
             Insertion::Seen
         );
+    }
+
+    #[test]
+    fn without_a_whole_journal_what_was_issued_before_the_start_may_be_forgotten() {
+        const START: Millis = 1_000_000;
+        const SKEW: Millis = 30_000;
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("seen");
+        let forgotten = |ran_before| {
+            let seen = Seen::open(&path, START, ran_before).unwrap();
+            let forgets = |issued_at| seen.may_be_forgotten(issued_at, 60_000, SKEW);
+            let last = (0..START + 2 * SKEW).rev().find(|at| forgets(*at));
+            (seen.found(), last)
+        };
+        // The first start of all; the next one finds its journal, though it is without records.
+        assert_eq!(
+            forgotten(false),
+            (JournalState::Missing, Some(START - SKEW - 1))
+        );
+        assert_eq!(forgotten(true), (JournalState::Intact, None));
+
+        let seen = Seen::open(&path, START, true).unwrap();
+        for _ in 0..3 {
+            seen.insert(&[1; 32], Uuid::now_v7(), START + 900, START)
+                .unwrap();
+        }
+        drop(seen);
+        let whole = std::fs::read(&path).unwrap();
+        // Whether the clock of a caller was ahead is not known, so one skew is added.
+        let until = Some(START + SKEW - 1);
+        for place in [1, 3] {
+            let mut damaged = whole.clone();
+            damaged[place * Record::BYTES + 40] ^= 1;
+            std::fs::write(&path, damaged).unwrap();
+            assert_eq!(
+                forgotten(true),
+                (JournalState::Damaged(1), until),
+                "{place}"
+            );
+        }
+        for lost in [&b""[..], &[0; 10]] {
+            std::fs::write(&path, lost).unwrap();
+            assert_eq!(forgotten(true), (JournalState::Lost, until));
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(forgotten(true), (JournalState::Lost, until));
     }
 }

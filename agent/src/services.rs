@@ -10,6 +10,7 @@ use muster_client::{Client, Window};
 use muster_provisioner::plan::Plan;
 use muster_provisioner::{Desk, KeptRoll, Newcomers, NewcomersOptions, Service};
 use muster_wire::enrol::{Enroller, Offer, Parts};
+use muster_wire::identity::Name;
 use muster_wire::sign::Signer;
 use muster_wire::subject;
 use muster_wire::token::{KeyPair, Trust};
@@ -70,11 +71,17 @@ pub(crate) async fn start(
     let Some(collective) = config.collectives.first().cloned() else {
         return Ok(Services::default());
     };
-    let trust_of_fleet = trust.clone();
-    let client = Client::new(bus.clone(), signer, trust, collective, Window::default());
+    let client_in = |collective: Name| {
+        let (signer, trust) = (signer.clone(), trust.clone());
+        Client::new(bus.clone(), signer, trust, collective, Window::default())
+    };
+    let client = client_in(collective);
     let host = config.identity.clone();
     let door = match &options.newcomers {
-        Some(door) => Some(newcomers(config, door, &bus, trust_of_fleet).await?),
+        Some(door) => {
+            let clients = config.collectives.iter().cloned().map(client_in).collect();
+            Some(newcomers(config, door, &bus, clients, trust.clone()).await?)
+        }
         None => None,
     };
     let mut service = Service::new(host, bus, client, options, system)?;
@@ -89,10 +96,12 @@ async fn newcomers(
     config: &Config,
     door: &NewcomersOptions,
     fleet_bus: &Bus,
+    clients: Vec<Client>,
     fleet: Trust,
 ) -> Result<Newcomers, AssembleError> {
     let service = assemble::signer_of(&door.credentials)?;
     let bus = connection(config, &service)?.connect().await?;
+    let issued_at = service.claims().iat.saturating_mul(1000);
     let enroller = Enroller::new(Parts {
         newcomers: assemble::trust_in(config, &door.account)?,
         fleet,
@@ -104,7 +113,7 @@ async fn newcomers(
             lifetime: door.lifetime,
             provisioning: true,
         },
-        roll: KeptRoll::new(fleet_bus.clone()),
+        roll: KeptRoll::new(fleet_bus, clients, issued_at),
     })
     .map_err(AssembleError::Enrol)?;
     Ok(Newcomers::new(bus, enroller))

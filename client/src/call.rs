@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use muster_wire::filter::Filter;
 use muster_wire::identity::{Identity, Name, NameError};
+use muster_wire::subject::AnswerAddress;
 use muster_wire::token::PublicKey;
 use muster_wire::trace::Traceparent;
 use serde_json::{Map, Value};
@@ -26,9 +27,9 @@ pub enum Answers {
     Here,
     /// Nobody wants any: nodes are told not to answer, and the call ends when the broker has taken the question.
     Unwanted,
-    /// On this subject, below the caller's own inbox, where another process of the same caller listens. The call ends when the broker
-    /// has taken the question.
-    Elsewhere(String),
+    /// At this address of the caller's own, where another process of the same caller listens. The call ends when the broker has taken
+    /// the question.
+    Elsewhere(AnswerAddress),
 }
 
 /// One call.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 
-use muster_bus::{Bus, Options, Secret, Server};
+use muster_bus::{Bus, Options, Secret, Server, TrustLookupError};
 use muster_wire::identity::{Identity, Name};
 use muster_wire::sign::Signer;
 use muster_wire::subject;
@@ -57,13 +57,10 @@ impl Client {
         options.secret = Some(secret);
         options.inbox_prefix = Some(subject::inbox_prefix(&signer.public().to_string()));
         let bus = options.connect().await?;
-        Ok(Self::new(
-            bus,
-            signer,
-            trust,
-            settings.collective,
-            settings.window,
-        ))
+        let client = Self::new(bus, signer, trust, settings.collective, settings.window);
+        // The broker itself refuses revoked parties, so a bucket that cannot be read stops no command.
+        let _ = Box::pin(client.refresh_trust()).await;
+        Ok(client)
     }
 
     /// A caller on a connection that stands already.
@@ -81,6 +78,23 @@ impl Client {
                 keys: Mutex::default(),
             }),
         }
+    }
+
+    /// Takes over the account's newest token, if the fleet's bucket of trust names one: what it revokes is refused from then on. Returns
+    /// whether there was a newer one.
+    pub async fn refresh_trust(&self) -> Result<bool, TrustLookupError> {
+        let head = self.party.bus.account_head().await?;
+        let known = self.party.trust();
+        let Some(newer) = self.party.bus.newer_account(&known, &head).await? else {
+            return Ok(false);
+        };
+        self.party.set_trust(newer);
+        Ok(true)
+    }
+
+    /// The account token that is trusted.
+    pub fn trust(&self) -> Arc<Trust> {
+        self.party.trust()
     }
 
     /// Who asks.

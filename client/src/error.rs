@@ -77,12 +77,12 @@ pub enum ClientError {
     },
     /// Answers are wanted where the caller cannot read them.
     #[error(
-        "answers to you can only go below {inbox}, which nobody else may read; {subject} is elsewhere"
+        "answers cannot go to `{subject}`: use a name of 1 to 64 letters, digits, - and _, or {inbox}"
     )]
     ForeignInbox {
         /// Where they were wanted.
         subject: String,
-        /// The caller's own inbox, as a pattern.
+        /// The form of the caller's own addresses.
         inbox: String,
     },
 }

@@ -1,7 +1,7 @@
 //! One call, from the signed question to the last answer.
 //!
 //! ```text
-//! subscribe inbox.<request>.*  ->  publish  ->  receive what is there -> verify together -> tell -> ... -> finish
+//! subscribe _R.<key>.<request>.>  ->  publish  ->  receive what is there -> verify together -> tell -> ... -> finish
 //! ```
 //!
 //! Known nodes are asked one by one, on a reply subject of their own each, so that the broker's "nobody listens" names the one
@@ -16,7 +16,7 @@ use muster_bus::{Bytes, Disturbance, Mark, Message, Subscription};
 use muster_wire::identity::Identity;
 use muster_wire::progress::Progress;
 use muster_wire::sign::{Kind, OpenReply, Refusal, open_progress};
-use muster_wire::subject;
+use muster_wire::subject::{self, AnswerAddress};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -35,9 +35,6 @@ use crate::telling::Telling;
 /// How long after the end of waiting the broker may say that it has sent everything.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
 
-/// Begins the last word of the subject on which the broker says so.
-const END: &str = "end";
-
 type Sender = mpsc::Sender<Event>;
 
 /// Makes the call and tells everything; an error means that it could not be made.
@@ -48,9 +45,9 @@ pub(crate) async fn run(party: &Arc<Party>, call: Call, tell: &Sender) -> Result
     if call.answers != Answers::Here {
         return dismiss(party, &call, (id, silent), tell).await;
     }
-    let inbox = subject::inbox(&party.signer.public().to_string(), &id);
+    let answers = AnswerAddress::of_request(&party.signer.public().to_string(), &id);
     let mark = party.bus.mark();
-    let replies = party.bus.subscribe(&format!("{inbox}.*")).await?;
+    let replies = party.bus.subscribe(&answers.pattern()).await?;
     let begun = Instant::now();
     let Published { asked, signing } = publish(party, &call, id).await?;
     let awaited = match &call.aim {
@@ -68,6 +65,7 @@ pub(crate) async fn run(party: &Arc<Party>, call: Call, tell: &Sender) -> Result
         party,
         call: &call,
         id,
+        answers,
         mark,
         begun,
         signing,
@@ -131,8 +129,8 @@ async fn dismiss(
     (id, missing): (Uuid, BTreeSet<Identity>),
     tell: &Sender,
 ) -> Result<(), ClientError> {
-    if let Answers::Elsewhere(subject) = &call.answers {
-        party.check_own_inbox(subject)?;
+    if let Answers::Elsewhere(address) = &call.answers {
+        party.answer_address(address.prefix())?;
     }
     let begun = Instant::now();
     let signing = publish(party, call, id).await?.signing;
@@ -167,6 +165,7 @@ struct Gathering<'a> {
     party: &'a Arc<Party>,
     call: &'a Call,
     id: Uuid,
+    answers: AnswerAddress,
     mark: Mark,
     begun: Instant,
     signing: Duration,
@@ -233,12 +232,10 @@ impl Gathering<'_> {
         if !self.is_open_ended() {
             return None;
         }
-        let Call { agent, action, .. } = self.call;
-        let inbox = subject::inbox(&self.party.signer.public().to_string(), &self.id);
-        let answers = format!("{inbox}.{END}");
-        let answer = format!("{answers}{}", Uuid::now_v7().simple());
-        let nobody = subject::nobody(&self.party.collective, agent, action);
-        let asked = self.party.bus.ask(&nobody, &answer, Bytes::new()).await;
+        let word = Uuid::now_v7().simple().to_string();
+        let answer = self.answers.of_confirmation(&word);
+        let confirm = subject::CONFIRM;
+        let asked = self.party.bus.ask(confirm, &answer, Bytes::new()).await;
         let latest = self.latest() + ROUND_TRIP;
         loop {
             let Ok(next) = tokio::time::timeout_at(latest, replies.next()).await else {
@@ -248,7 +245,7 @@ impl Gathering<'_> {
             match next {
                 Some(message) if message.subject() == answer => return None,
                 // Of an earlier silence.
-                Some(message) if message.subject().starts_with(&answers) => {}
+                Some(message) if self.answers.is_confirmation(message.subject()) => {}
                 next => return next,
             }
         }
@@ -308,9 +305,8 @@ impl Gathering<'_> {
 
     async fn nobody_at(&mut self, reply_subject: &str, tell: &Sender) {
         let Some(node) = self.asked.get(reply_subject) else {
-            // Others are late answers to whether everything is here.
-            let last = reply_subject.rsplit('.').next().unwrap_or_default();
-            self.nobody |= !last.starts_with(END);
+            // Other subjects are late confirmations, or a node that says of itself that it is absent.
+            self.nobody |= reply_subject == self.answers.of_broadcast();
             return;
         };
         if self.awaited.remove(node) {

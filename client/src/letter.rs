@@ -11,7 +11,7 @@ use muster_wire::identity::{Identity, Name};
 use muster_wire::request::{Request, Target};
 use muster_wire::sealed::{Sealed, Sealer};
 use muster_wire::sign::{Kind, SealError, Signer, seal};
-use muster_wire::subject;
+use muster_wire::subject::{self, AnswerAddress};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -53,25 +53,24 @@ pub fn letters<'a>(
     id: Uuid,
     issued_at: Millis,
 ) -> impl Iterator<Item = Result<Letter, SealError>> + 'a {
-    let inbox = subject::inbox(&signer.public().to_string(), &id);
-    let reply_to = move |which: &dyn std::fmt::Display| match &call.answers {
-        Answers::Here => Some(format!("{inbox}.{which}")),
+    let answers = match &call.answers {
+        Answers::Here => Some(AnswerAddress::of_request(&signer.public().to_string(), &id)),
         Answers::Unwanted => None,
-        Answers::Elsewhere(subject) => Some(subject.clone()),
+        Answers::Elsewhere(address) => Some(address.clone()),
     };
-    aims(call).into_iter().map(move |(first, target)| {
+    aims(call).into_iter().map(move |target| {
         let Call { agent, action, .. } = call;
         let to = match &target {
             Target::Filter(_) => vec![Destination {
                 subject: subject::broadcast(collective, agent, action),
-                reply_to: reply_to(&"all"),
+                reply_to: answers.as_ref().map(AnswerAddress::of_broadcast),
                 node: None,
             }],
-            Target::Nodes(nodes) => (first..)
-                .zip(nodes)
-                .map(|(number, node)| Destination {
+            Target::Nodes(nodes) => nodes
+                .iter()
+                .map(|node| Destination {
                     subject: subject::node(collective, agent, action, node),
-                    reply_to: reply_to(&number),
+                    reply_to: answers.as_ref().map(|answers| answers.of_node(node)),
                     node: Some(node.clone()),
                 })
                 .collect(),
@@ -104,19 +103,17 @@ pub fn letters<'a>(
     })
 }
 
-/// Whom each message means, and the number of the first node in it.
-fn aims(call: &Call) -> Vec<(usize, Target)> {
+/// Whom each message means.
+fn aims(call: &Call) -> Vec<Target> {
     let together = together(call);
     match &call.aim {
-        Aim::Filter(filter) => vec![(0, Target::Filter(filter.clone()))],
+        Aim::Filter(filter) => vec![Target::Filter(filter.clone())],
         Aim::Nodes(nodes) => {
             let nodes: Vec<&Identity> = nodes.iter().collect();
-            let groups = nodes.chunks(together).enumerate();
-            let group = |(number, group): (usize, &[&Identity])| {
-                let names = group.iter().map(|node| (*node).clone()).collect();
-                (number * together, Target::Nodes(names))
+            let group = |group: &[&Identity]| {
+                Target::Nodes(group.iter().map(|node| (*node).clone()).collect())
             };
-            groups.map(group).collect()
+            nodes.chunks(together).map(group).collect()
         }
     }
 }

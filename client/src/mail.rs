@@ -8,7 +8,7 @@ use std::sync::Arc;
 use muster_bus::{Disturbance, Mark, Message, Subscription};
 use muster_wire::identity::{Identity, Name};
 use muster_wire::sign::{Expected, Kind, OpenReply, Refusal, open_progress, open_replies};
-use muster_wire::subject;
+use muster_wire::subject::AnswerAddress;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -35,7 +35,7 @@ pub struct Awaited {
 pub struct Mail {
     party: Arc<Party>,
     awaited: Awaited,
-    subject: String,
+    address: AnswerAddress,
     arriving: Subscription,
     mark: Mark,
     begun: Instant,
@@ -47,26 +47,26 @@ pub struct Mail {
 }
 
 impl Client {
-    /// The subject that a name without a dot stands for: below the caller's own inbox. Anything else is a subject already.
-    pub fn mailbox(&self, name: &str) -> String {
-        if name.contains('.') {
-            return name.to_owned();
-        }
-        let inbox = subject::inbox_prefix(&self.party.signer.public().to_string());
-        format!("{inbox}.{name}")
+    /// The caller's own address with this name: 1 to 64 letters, digits, `-` and `_`. A whole address of the caller's own is taken too.
+    pub fn mailbox(&self, name: &str) -> Result<AnswerAddress, ClientError> {
+        self.party.answer_address(name)
     }
 
-    /// Listens on a subject below the caller's own inbox. Whatever is answered there after this returns will be heard.
-    pub async fn listen(&self, subject: &str, awaited: Awaited) -> Result<Mail, ClientError> {
+    /// Listens at an address of the caller's own. Every answer that is sent there after this returns arrives.
+    pub async fn listen(
+        &self,
+        address: &AnswerAddress,
+        awaited: Awaited,
+    ) -> Result<Mail, ClientError> {
         let party = Arc::clone(&self.party);
-        party.check_own_inbox(subject)?;
+        let own = party.answer_address(address.prefix())?;
         let mark = party.bus.mark();
-        let arriving = party.bus.subscribe(subject).await?;
+        let arriving = party.bus.subscribe(&own.pattern()).await?;
         party.bus.confirm().await?;
         Ok(Mail {
             party,
             awaited,
-            subject: subject.to_owned(),
+            address: own,
             arriving,
             mark,
             begun: Instant::now(),
@@ -80,7 +80,7 @@ impl Client {
 impl Mail {
     /// Where it listens.
     pub fn subject(&self) -> &str {
-        &self.subject
+        self.address.prefix()
     }
 
     /// Whether answers may have been lost on the way since it listens.

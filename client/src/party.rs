@@ -8,7 +8,7 @@ use muster_bus::Bus;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::sign::Signer;
-use muster_wire::subject;
+use muster_wire::subject::AnswerAddress;
 use muster_wire::token::{PublicKey, Role, TokenCache, Trust, Verified};
 
 use crate::discovery::Window;
@@ -50,6 +50,15 @@ impl Party {
         Arc::clone(&self.trust.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Trusts a newer account token from now on. What was verified under the old one is verified again.
+    pub(crate) fn set_trust(&self, newer: Trust) {
+        let mut trust = self.trust.write().unwrap_or_else(PoisonError::into_inner);
+        if newer.issued_at() > trust.issued_at() {
+            *trust = Arc::new(newer);
+            self.tokens.clear();
+        }
+    }
+
     /// Whether our own token lets us ask this agent. The broker refuses the rest, but tells the connection, not the call.
     pub(crate) fn check_granted(&self, agent: &Name) -> Result<(), ClientError> {
         let trust = self.trust();
@@ -72,23 +81,18 @@ impl Party {
         })
     }
 
-    /// Whether a subject is where only we may read, and where nodes will answer us.
-    pub(crate) fn check_own_inbox(&self, subject: &str) -> Result<(), ClientError> {
-        let inbox = subject::inbox_prefix(&self.signer.public().to_string());
-        let below = subject
-            .strip_prefix(&inbox)
-            .and_then(|rest| rest.strip_prefix('.'));
-        let plain = |token: &str| {
-            let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-            !token.is_empty() && token.bytes().all(allowed)
-        };
-        if below.is_some_and(|rest| rest.split('.').all(plain)) {
-            return Ok(());
-        }
-        Err(ClientError::ForeignInbox {
-            subject: subject.to_owned(),
-            inbox: format!("{inbox}.>"),
-        })
+    /// The address under a name, or under a subject of our own; an error where other callers would read the answers.
+    pub(crate) fn answer_address(&self, name: &str) -> Result<AnswerAddress, ClientError> {
+        let key = self.signer.public().to_string();
+        AnswerAddress::of_word(&key, name)
+            .or_else(|| {
+                let address = AnswerAddress::from_reply_subject(name, &key)?;
+                (address.prefix() == name).then_some(address)
+            })
+            .ok_or_else(|| ClientError::ForeignInbox {
+                subject: name.to_owned(),
+                inbox: format!("_R.{key}.NAME"),
+            })
     }
 }
 

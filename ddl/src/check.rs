@@ -10,7 +10,7 @@ use crate::error::{DdlError, shortened};
 use crate::parse::{
     Document, DocumentAction, DocumentAggregate, DocumentInput, DocumentOutput, InOrder,
 };
-use crate::schema::{Action, Aggregate, Capabilities, Ddl, Input, Metadata, Output};
+use crate::schema::{Action, ActionClass, Aggregate, Capabilities, Ddl, Input, Metadata, Output};
 use crate::validate::{Rule, RuleError, validator_names};
 use crate::value_type::ValueType;
 
@@ -141,6 +141,7 @@ fn action(raw: DocumentAction, warnings: &mut Warnings) -> Result<Action, DdlErr
     if let Some(seconds) = raw.timeout {
         check_timeout(&at, seconds)?;
     }
+    let class = action_class(&raw, &at)?;
     let outputs = outputs(raw.output, &at, warnings)?;
     let action = Action {
         description: raw.description,
@@ -151,7 +152,7 @@ fn action(raw: DocumentAction, warnings: &mut Warnings) -> Result<Action, DdlErr
         read_only: raw.read_only,
         idempotent: raw.idempotent,
         streams: raw.streams,
-        dangerous: raw.dangerous,
+        class,
         timeout: raw.timeout,
         additional_input: raw.additional_input,
         implemented_by: raw
@@ -164,6 +165,29 @@ fn action(raw: DocumentAction, warnings: &mut Warnings) -> Result<Action, DdlErr
     };
     check_examples(&action, &at)?;
     Ok(action)
+}
+
+/// A document that says nothing gets the safe class: what is not read-only can be anything, and so is root-equivalent.
+fn action_class(raw: &DocumentAction, at: &str) -> Result<ActionClass, DdlError> {
+    let implied = if raw.read_only && !raw.dangerous {
+        ActionClass::Read
+    } else {
+        ActionClass::RootEquivalent
+    };
+    let class = raw.class.unwrap_or(implied);
+    let problem = match class {
+        ActionClass::Read if !raw.read_only => "needs `read_only: true`",
+        ActionClass::Change if raw.read_only => "contradicts `read_only: true`",
+        ActionClass::Read | ActionClass::Change if raw.dangerous => {
+            "contradicts `dangerous: true`, the older word for `root_equivalent`"
+        }
+        _ => return Ok(class),
+    };
+    Err(DdlError::Class {
+        at: at.to_owned(),
+        class: class.word(),
+        problem,
+    })
 }
 
 /// An example that the schema refuses would mislead everybody who reads it.

@@ -95,6 +95,16 @@ pub enum DdlError {
         /// Where in the document.
         at: String,
     },
+    /// The class of an action contradicts its other keys.
+    #[error("{at}: the class `{class}` {problem}")]
+    Class {
+        /// Where in the document.
+        at: String,
+        /// The class.
+        class: &'static str,
+        /// What it contradicts or needs.
+        problem: &'static str,
+    },
     /// The time limit is zero or longer than a day.
     #[error("{at}: a timeout of {seconds} seconds is not between 1 and {limit}")]
     Timeout {

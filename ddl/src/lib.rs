@@ -16,6 +16,7 @@ mod error;
 mod input;
 mod output;
 mod parse;
+mod program;
 mod schema;
 pub mod validate;
 mod value_type;
@@ -25,7 +26,10 @@ pub use data::{DataDdl, DataExample};
 pub use display::{DisplayMode, DisplayOverride, UnknownOverride};
 pub use error::{DdlError, InputError, OutputError, QueryError};
 pub use parse::MAX_DDL_BYTES;
-pub use schema::{Action, Aggregate, Capabilities, Ddl, Example, Input, Metadata, Output};
+pub use program::{MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text};
+pub use schema::{
+    Action, ActionClass, Aggregate, Capabilities, Ddl, Example, Input, Metadata, Output,
+};
 pub use validate::Violation;
 pub use value_type::ValueType;
 

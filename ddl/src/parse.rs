@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::check;
 use crate::display::DisplayMode;
 use crate::error::DdlError;
-use crate::schema::{Ddl, Example, Metadata};
+use crate::schema::{ActionClass, Ddl, Example, Metadata};
 
 /// The greatest size of a DDL document, in bytes.
 pub const MAX_DDL_BYTES: usize = 256 * 1024;
@@ -79,6 +79,8 @@ pub(crate) struct DocumentAction {
     pub(crate) idempotent: bool,
     #[serde(default)]
     pub(crate) streams: bool,
+    #[serde(default)]
+    pub(crate) class: Option<ActionClass>,
     #[serde(default)]
     pub(crate) dangerous: bool,
     #[serde(default)]

@@ -1,5 +1,5 @@
 //! The checked form of an agent's DDL, in the layout that Choria publishes plus keys of ours
-//! (`default_action`, `read_only`, `idempotent`, `streams`, `dangerous`, `timeout` of an action, `additional_input`,
+//! (`default_action`, `class`, `read_only`, `idempotent`, `streams`, `dangerous`, `timeout` of an action, `additional_input`,
 //! `sensitive`, `sensitive_inputs`, `examples`). Serialises back to that layout.
 //!
 //! Values of these types exist only after every check of `check` has passed; this file reads
@@ -132,6 +132,29 @@ const fn default_timeout() -> u64 {
     10
 }
 
+/// How much power over the node a permission for an action gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActionClass {
+    /// It leaves the node as it was, and starts no program of the caller's choosing.
+    Read,
+    /// It changes the node within the bounds of the action.
+    Change,
+    /// It can run programs of the caller's choosing as root, hand the node to another authority, or destroy data.
+    RootEquivalent,
+}
+
+impl ActionClass {
+    /// The word for it in a DDL.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Change => "change",
+            Self::RootEquivalent => "root_equivalent",
+        }
+    }
+}
+
 /// One thing an agent can be asked to do.
 #[derive(Debug, Clone, serde::Serialize)]
 #[expect(
@@ -155,8 +178,7 @@ pub struct Action {
     pub(crate) idempotent: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) streams: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    pub(crate) dangerous: bool,
+    pub(crate) class: ActionClass,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<u64>,
     #[serde(skip_serializing_if = "is_false")]
@@ -225,9 +247,14 @@ impl Action {
         self.streams
     }
 
-    /// Whether a node may demand that a second person approves it.
+    /// How much power over the node a permission for this action gives.
+    pub fn class(&self) -> ActionClass {
+        self.class
+    }
+
+    /// Whether a node may demand that a second person approves it: every root-equivalent action.
     pub fn dangerous(&self) -> bool {
-        self.dangerous
+        self.class == ActionClass::RootEquivalent
     }
 
     /// How long it may run, where that is another time than the agent's; see [`Ddl::timeout_of`].

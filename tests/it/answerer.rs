@@ -10,6 +10,7 @@ use muster_tests::organisation::{Organisation, connect};
 use muster_wire::filter::Filter;
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
+use muster_wire::subject::AnswerAddress;
 use serde_json::json;
 
 use crate::ask::Caller;
@@ -42,6 +43,15 @@ impl Answerer {
             _server: server,
         }
     }
+}
+
+/// Where this node answers the request.
+pub(crate) fn answer_subject(request: &Message, node: &Identity) -> String {
+    let reply_subject = request.reply_to().unwrap();
+    let key = reply_subject.split('.').nth(1).unwrap();
+    AnswerAddress::from_reply_subject(reply_subject, key)
+        .unwrap()
+        .of_node(node)
 }
 
 /// What a node would say to the request, with this word of its own.

@@ -13,7 +13,7 @@ use muster_wire::identity::{Identity, Name};
 use muster_wire::reply::Reply;
 use muster_wire::request::{Request, Target};
 use muster_wire::sign::{Expected, Kind, Signer, open_reply, seal};
-use muster_wire::subject;
+use muster_wire::subject::{self, AnswerAddress};
 use muster_wire::token::TokenCache;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -31,9 +31,24 @@ impl World {
     pub(crate) async fn new(change: impl FnOnce(&mut Blueprint)) -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.broker().await;
+        Box::pin(Self::on(organisation, server, change)).await
+    }
+
+    /// The same with a broker that has the fleet's stores.
+    pub(crate) async fn storing(change: impl FnOnce(&mut Blueprint)) -> Self {
+        let organisation = Organisation::new(&["muster"]);
+        let server = organisation.storing_broker().await;
+        Box::pin(Self::on(organisation, server, change)).await
+    }
+
+    async fn on(
+        organisation: Organisation,
+        server: NatsServer,
+        change: impl FnOnce(&mut Blueprint),
+    ) -> Self {
         let mut blueprint = Blueprint::new(organisation.node("node1.example.net"));
         change(&mut blueprint);
-        let node = TestNode::start(&organisation, &server, blueprint).await;
+        let node = Box::pin(TestNode::start(&organisation, &server, blueprint)).await;
         let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
         Self {
             organisation,
@@ -155,9 +170,9 @@ impl Caller {
 
     /// The inbox of a request, subscribed.
     pub(crate) async fn inbox(&self, request: &Request) -> (String, Subscription) {
-        let inbox = subject::inbox(&self.signer.public().to_string(), &request.id);
-        let subscription = self.bus.subscribe(&inbox).await.unwrap();
-        (inbox, subscription)
+        let address = AnswerAddress::of_request(&self.signer.public().to_string(), &request.id);
+        let subscription = self.bus.subscribe(&address.pattern()).await.unwrap();
+        (address.of_broadcast(), subscription)
     }
 
     /// Sends a request as it is, and returns the verified reply.
@@ -191,11 +206,9 @@ impl Caller {
     /// Returns how many messages came for the bytes.
     pub(crate) async fn answers_to(&self, subject: &str, payload: Bytes) -> usize {
         let probe = self.request();
-        let inbox = format!(
-            "{}.probe",
-            subject::inbox_prefix(&self.signer.public().to_string())
-        );
-        let mut replies = self.bus.subscribe(&inbox).await.unwrap();
+        let address = AnswerAddress::of_word(&self.signer.public().to_string(), "probe").unwrap();
+        let inbox = address.of_broadcast();
+        let mut replies = self.bus.subscribe(&address.pattern()).await.unwrap();
         self.bus.ask(subject, &inbox, payload).await.unwrap();
         self.bus
             .ask(&Self::subject(&probe), &inbox, self.seal(&probe))

@@ -223,6 +223,7 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
     let signer = fs::read_to_string(release.desk.home().join("caller.creds")).unwrap();
     let signer = muster_wire::token::Creds::parse(&signer).unwrap();
     let signer = muster_wire::sign::Signer::new(signer).unwrap();
+    let before = release.node.world.organisation.account_token();
     let token = release.node.world.organisation.revoke(&signer);
     let known = release.desk.home().join("known.jwt");
     fs::write(&known, token).unwrap();
@@ -236,6 +237,36 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
     let trust = ["--operator", &operator, "--account", path(&known)];
     let refused = release.install(&good, &trust).await;
     assert!(text(&refused.stderr).contains("revoked"), "{refused:?}");
+    assert_eq!(release.there(), [] as [&str; 0]);
+
+    // An older token beside the bundle does not hide it: the daemon's newest one counts, and the configuration's.
+    let state = release.desk.home().join("state");
+    fs::create_dir(&state).unwrap();
+    fs::copy(&known, state.join("account.jwt")).unwrap();
+    let old = release.desk.home().join("old.jwt");
+    fs::write(&old, &before).unwrap();
+    let old_trust = ["--operator", &operator, "--account", path(&old)];
+    let with_state = [&old_trust[..], &["--state", path(&state)]].concat();
+    let configured = release.desk.home().join("account.jwt");
+    let in_configuration = fs::read_to_string(&configured).unwrap();
+    for (words, account) in [
+        (&with_state[..], in_configuration.clone()),
+        (&old_trust, fs::read_to_string(&known).unwrap()),
+    ] {
+        fs::write(&configured, account).unwrap();
+        let refused = release.install(&good, words).await;
+        assert!(text(&refused.stderr).contains("revoked"), "{refused:?}");
+        assert_eq!(release.there(), [] as [&str; 0]);
+    }
+    // Where none is known, nothing is installed.
+    fs::remove_file(&configured).unwrap();
+    let empty_state = release.desk.home();
+    let nowhere = ["--operator", &operator, "--state", path(&empty_state)];
+    let refused = release.install(&good, &nowhere).await;
+    assert!(
+        text(&refused.stderr).contains("no account token"),
+        "{refused:?}"
+    );
     assert_eq!(release.there(), [] as [&str; 0]);
 }
 

@@ -14,7 +14,7 @@ use muster_wire::identity::Identity;
 use muster_wire::sign::{Kind, seal};
 use serde_json::{Value, json};
 
-use crate::answerer::{Answerer, pong};
+use crate::answerer::{Answerer, answer_subject, pong};
 use crate::ask::World;
 use crate::demo::{Demo, told};
 
@@ -395,8 +395,8 @@ async fn whoever_still_answers_is_waited_for() {
             let_pass(takes).await;
             let reply = pong(&request, node.identity(), 1);
             let sealed = seal(Kind::Reply, &reply, node).unwrap();
-            let to = request.reply_to().unwrap();
-            world.bus.publish(to, sealed.into()).await.unwrap();
+            let to = answer_subject(&request, nodes[0].identity());
+            world.bus.publish(&to, sealed.into()).await.unwrap();
         }
     };
     let everybody = Filter::default();

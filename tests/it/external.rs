@@ -47,14 +47,14 @@ pub(crate) fn put(path: &Path, text: &str, mode: u32) {
     std::fs::rename(&fresh, path).unwrap();
 }
 
-/// Begins every agent of these tests: says yes when it is asked whether it is of use, and takes the action from the request.
+/// Begins every agent of these tests: says yes when it is asked whether it is of use, and takes the action from the environment.
 pub(crate) const HEAD: &str = r#"#!/bin/sh
 reply() { echo "$1" > "$CHORIA_EXTERNAL_REPLY"; }
 if [ "$CHORIA_EXTERNAL_PROTOCOL" = io.choria.mcorpc.external.v1.activation_request ]; then
     [ "$3" = "$CHORIA_EXTERNAL_PROTOCOL" ] && reply '{"activate": true}'
     exit
 fi
-action=$(sed -n 's/.*"action":"\([a-z_]*\)".*/\1/p' "$1")
+action=$MUSTER_ACTION
 "#;
 
 const ROGUE: &str = r#"
@@ -215,7 +215,7 @@ async fn programs_are_told_what_choria_tells_them_and_their_answers_count() {
     );
     let told = plugins.quick("where").await.data["said"].to_string();
     let names = "CHORIA_EXTERNAL_CONFIG CHORIA_EXTERNAL_FACTS CHORIA_EXTERNAL_PROTOCOL CHORIA_EXTERNAL_REPLY \
-                 CHORIA_EXTERNAL_REQUEST HOME LC_ALL PATH PWD TMPDIR";
+                 CHORIA_EXTERNAL_REQUEST HOME LC_ALL MUSTER_ACTION MUSTER_REQUEST_ID PATH PWD TMPDIR";
     assert!(told.contains(&format!(" 700 600 {names}")), "{told}");
 }
 
@@ -281,7 +281,13 @@ async fn every_lie_costs_one_reply_with_its_reason() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_that_hangs_is_ended_with_all_that_it_started() {
-    let plugins = Plugins::rogue(json!({}), |_| {}).await;
+    // It writes beside itself, which the tests' own user may.
+    let own = nix::unistd::User::from_uid(nix::unistd::geteuid())
+        .unwrap()
+        .unwrap()
+        .name;
+    let options = json!({"agents": {"rogue": {"user": own}}});
+    let plugins = Plugins::rogue(options, |_| {}).await;
     let outcome = plugins
         .call("hang", json!({}), Duration::from_secs(3))
         .await;
@@ -318,11 +324,13 @@ async fn limits_user_and_confinement_are_those_of_the_configuration() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
-    let other = json!({"agents": {"*": {"user": "nobody"}}});
+    // Unprivileged, without a word in the configuration.
+    let other = json!({});
     let plugins = Plugins::rogue(other, |_| {}).await;
     let outcome = plugins.quick("where").await;
     let told = outcome.data.get("said").unwrap_or(&Value::Null).to_string();
-    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap().uid;
+    let user = |name| nix::unistd::User::from_name(name).unwrap();
+    let nobody = user("muster-agent").or(user("nobody")).unwrap().uid;
     assert!(
         told.starts_with(&format!("\"{nobody} 700 600")),
         "{outcome:?}"

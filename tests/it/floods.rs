@@ -55,7 +55,7 @@ async fn a_flood_of_forgeries_is_a_few_lines_of_both_logs() {
         !log.contains('\u{1b}'),
         "a stranger steers the reader's terminal"
     );
-    let audit = std::fs::read_to_string(daemon.home().path("audit.log")).unwrap();
+    let audit = std::fs::read_to_string(daemon.home().path("audit-refusals.log")).unwrap();
     let lines = count(&audit, "malformed");
     assert!(
         (1..20).contains(&lines),

@@ -99,7 +99,7 @@ async fn a_drained_subscription_loses_nothing() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.broker().await;
     let asker = connect(&server, &organisation.caller("rip")).await;
-    let node = connect(&server, &organisation.node("node1.example.net")).await;
+    let node = connect(&server, &organisation.carrier("node1")).await;
     for round in 0..20 {
         let subjects = ["muster.*.*.all".to_owned()];
         let mut requests = node.subscribe_all(&subjects).await.unwrap().remove(0);

@@ -47,7 +47,7 @@ impl World {
         let first = tokio::time::timeout(PATIENCE, said.next_line()).await;
         let first = first.unwrap().unwrap().unwrap_or_default();
         assert!(
-            first.starts_with("Listening on _INBOX.U") && first.ends_with(".night-shift"),
+            first.starts_with("Listening on _R.U") && first.ends_with(".night-shift"),
             "{first}"
         );
         // What else it says must not find the pipe closed.
@@ -182,11 +182,11 @@ async fn ended(listener: Child) -> (Value, i32) {
 async fn nobody_listens_to_what_is_answered_to_others() {
     let world = World::new(&["a"]).await;
     let anna = world.organisation.caller("anna");
-    let foreign = format!("_INBOX.{}.night-shift", anna.public());
+    let foreign = format!("_R.{}.night-shift", anna.public());
     let arguments = ["listen", &foreign, "rpcutil", "ping", "-t", "1"];
     let output = world.rpc.run(&arguments).await;
     assert_eq!(output.status.code(), Some(4), "{}", told(&output));
-    assert!(told(&output).contains("nobody else may read"));
+    assert!(told(&output).contains("answers cannot go to"));
 
     let rpc = Command::new(&world.server, &world.organisation, &anna, "");
     let listening = [

@@ -207,7 +207,13 @@ async fn requests_and_the_connection_are_counted_for_prometheus() {
     assert_eq!(value("muster_broker_connected"), "1");
     assert_eq!(value("muster_broker_reconnects_total"), "0");
     assert_eq!(value("muster_audit_failing"), "0");
-    assert!(number("muster_audit_last_line") >= 1.0);
+    for log in ["changes", "refusals", "reads"] {
+        let last = number(&format!("muster_audit_last_line{{log=\"{log}\"}}"));
+        assert!(last >= 0.0, "{log}");
+    }
+    assert!(number(r#"muster_audit_last_line{log="reads"}"#) >= 1.0);
+    assert_eq!(value("muster_seen_journal_lost"), "0");
+    assert_eq!(value("muster_log_lines_left_out_total"), "0");
     assert!(number(silent) >= number("muster_start_time_seconds"));
     assert_eq!(
         value(r#"muster_agent_running_limit{agent="rpcutil"}"#),

@@ -263,8 +263,8 @@ async fn a_node_writes_below_its_own_name_only() {
     let permit = enter(&honest, ask(1)).await.unwrap();
     let hostile = connect(&world.server, &world.organisation.node("rogue.example.net")).await;
     let web1 = Identity::parse("web1.example.net").unwrap();
-    let key = muster_permits::Sign::Claim.key(&pool(), &web1);
-    let bucket = hostile.bucket("PERMITS").await.unwrap();
+    let key = muster_permits::Sign::Claim.key(1, &web1);
+    let bucket = hostile.bucket("PERMITS");
     assert!(bucket.delete(&key).await.is_err());
     assert!(bucket.put(&key, "{}".into()).await.is_err());
     let (_, holders, _) = honest.look(&pool()).await.unwrap();

@@ -251,10 +251,7 @@ async fn exit_codes_tell_the_truth() {
         (&["do", "work"], 4),
         (&["do", "wrok", "what=x"], 4),
         (&["do"], 4),
-        (
-            &["do", "work", "what=x", "--reply-to", "_INBOX.somebody.else"],
-            4,
-        ),
+        (&["do", "work", "what=x", "--reply-to", "_R.UABC.else"], 4),
         (&["do", "work", "what=x", "--nr", "-j"], 4),
         (&["do", "rpcutil", "ping", "--expect", "0"], 4),
     ];

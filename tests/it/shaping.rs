@@ -9,7 +9,7 @@ use muster_tests::nats_server::PATIENCE;
 use muster_tests::organisation::connect;
 use muster_wire::identity::Identity;
 use muster_wire::status::{Reason, Status};
-use muster_wire::subject;
+use muster_wire::subject::{self, AnswerAddress};
 use muster_wire::trace::{Stage, StageName, Traceparent};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -168,13 +168,10 @@ async fn who_wants_no_answer_gets_none_and_the_action_is_run() {
 #[tokio::test]
 async fn answers_may_go_to_another_process_of_the_same_caller_and_to_nobody_else() {
     let world = World::new(|_| {}).await;
-    let own = subject::inbox_prefix(&world.caller.signer.public().to_string());
-    let elsewhere = format!("{own}.night-shift");
+    let own = format!("_R.{}", world.caller.signer.public());
+    let elsewhere = world.caller.client.mailbox("night-shift").unwrap();
     let second = connect(&world.server, &world.caller.signer).await;
-    let mut listening = second
-        .subscribe_all(std::slice::from_ref(&elsewhere))
-        .await
-        .unwrap();
+    let mut listening = second.subscribe_all(&[elsewhere.pattern()]).await.unwrap();
     let mut asked = call("rpcutil", "ping", json!({}));
     asked.answers = Answers::Elsewhere(elsewhere);
     let (answers, stats) = world.caller.call(asked.clone()).await;
@@ -187,20 +184,29 @@ async fn answers_may_go_to_another_process_of_the_same_caller_and_to_nobody_else
     assert!(body.contains(&stats.request.to_string()), "{body}");
 
     for foreign in [
-        "_INBOX.UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.x",
+        "_R.UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.x",
         "muster.rpcutil.ping.all",
         &own,
         &format!("{own}x.y"),
         &format!("{own}.>"),
         &format!("{own}..x"),
+        &format!("{own}.a.b"),
         &format!("{own}.a b"),
+        "a b",
+        "",
     ] {
-        asked.answers = Answers::Elsewhere(foreign.to_owned());
-        let mut events = world.caller.client.call(asked.clone());
-        match events.next().await.unwrap() {
-            Event::Failed(ClientError::ForeignInbox { .. }) => {}
+        match world.caller.client.mailbox(foreign) {
+            Err(ClientError::ForeignInbox { .. }) => {}
             other => panic!("{foreign}: {other:?}"),
         }
+    }
+    // An address of another caller is refused as well when it was made elsewhere.
+    let anna = world.organisation.caller("anna").public().to_string();
+    asked.answers = Answers::Elsewhere(AnswerAddress::of_word(&anna, "night-shift").unwrap());
+    let mut events = world.caller.client.call(asked.clone());
+    match events.next().await.unwrap() {
+        Event::Failed(ClientError::ForeignInbox { .. }) => {}
+        other => panic!("{other:?}"),
     }
 }
 

@@ -99,9 +99,14 @@ fn request(caller: &Caller, text: &str) -> Request {
 
 #[tokio::test]
 async fn only_nodes_that_look_up_what_is_demanded_are_found() {
-    let world = World::new(|_| {}).await;
+    let open = (
+        "data.policy".to_owned(),
+        "policy default allow\n".to_owned(),
+    );
+    let world = World::new(|blueprint| blueprint.policies.push(open.clone())).await;
     std::fs::write(world.node.root().join("etc/motd"), "hello").unwrap();
-    let blueprint = Blueprint::new(world.organisation.node("node2.example.net"));
+    let mut blueprint = Blueprint::new(world.organisation.node("node2.example.net"));
+    blueprint.policies.push(open.clone());
     let _second = TestNode::start(&world.organisation, &world.server, blueprint).await;
     let (one, two) = ("node1.example.net", "node2.example.net");
     for (text, nodes) in [
@@ -188,6 +193,31 @@ async fn a_source_that_hangs_meets_its_deadline_and_delays_nobody() {
         ))
         .await;
     assert_eq!(reply.statuscode, Status::Ok);
+}
+
+/// `fstat` looks at any path as root, so that a node without `data.policy` closes it, to filters and to `get_data`.
+#[tokio::test]
+async fn fstat_is_closed_to_callers_without_a_policy_line() {
+    let world = World::new(|blueprint| {
+        let rpcutil = (
+            "rpcutil.policy".to_owned(),
+            "policy default allow\n".to_owned(),
+        );
+        blueprint.policies = vec![rpcutil];
+    })
+    .await;
+    std::fs::write(world.node.root().join("etc/motd"), "hello").unwrap();
+    let client = &world.caller.client;
+    assert!(found(client, "fstat('/etc/motd').present").await.is_empty());
+    assert!(
+        found(client, "fstat('/etc/motd').md5=/^5d41/")
+            .await
+            .is_empty()
+    );
+    let data = json!({"source": "fstat", "query": "/etc/motd"});
+    let rule = denied(&world.caller, "get_data", data).await;
+    assert!(rule.is_some_and(|rule| rule.contains("data")));
+    assert_eq!(found(client, "collective('muster').member").await, [NODE]);
 }
 
 #[tokio::test]

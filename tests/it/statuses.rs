@@ -156,7 +156,7 @@ async fn answers_go_to_the_callers_own_inbox_and_nowhere_else() {
     let world = World::new(|_| {}).await;
     let request = world.caller.request();
     let before = world.node.core.counted().replies;
-    let elsewhere = "_INBOX.UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.x";
+    let elsewhere = "_R.UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.x";
     world
         .caller
         .bus

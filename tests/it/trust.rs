@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 
-use crate::answerer::{Answerer, pong};
+use crate::answerer::{Answerer, answer_subject, pong};
 use crate::ask::{Caller, MOMENT, World};
 
 /// Everything that must be met with silence, counted and audited under its word.
@@ -208,7 +208,7 @@ async fn the_broker_keeps_everybody_to_their_subjects() {
     let asks = "muster.rpcutil.ping.all";
     for (who, subject, publishes) in [
         (&limited, "muster.puppetral.do.all", true),
-        (&limited, "muster.trust.account", true),
+        (&limited, "_W.TRUST.head", true),
         (&limited, &*format!("{inbox}.x"), true),
         (&limited, &*format!("{inbox}.>"), false),
         (&limited, "muster.*.*.all", false),
@@ -260,8 +260,8 @@ async fn a_node_cannot_answer_for_another() {
         let message = world.requests.next().await.unwrap();
         let victim = Identity::parse("victim.example.net").unwrap();
         let forged = seal(Kind::Reply, &pong(&message, &victim, 1), &liar).unwrap();
-        let to = message.reply_to().unwrap();
-        world.bus.publish(to, forged.into()).await.unwrap();
+        let to = answer_subject(&message, liar.identity());
+        world.bus.publish(&to, forged.into()).await.unwrap();
     };
     let ((answers, stats), ()) = tokio::join!(world.caller.call(world.call), answering);
     assert!(answers.is_empty(), "{answers:?}");
@@ -279,7 +279,7 @@ async fn of_many_answers_at_once_only_the_forged_are_not_believed() {
     let mut world = Answerer::of(organisation, &answerers[0], MOMENT * 10).await;
     let answering = async {
         let message = world.requests.next().await.unwrap();
-        let to = message.reply_to().unwrap();
+        let to = answer_subject(&message, answerers[0].identity());
         for (n, answerer) in answerers.iter().enumerate() {
             let reply = pong(&message, answerer.identity(), n);
             let mut sealed =
@@ -287,7 +287,7 @@ async fn of_many_answers_at_once_only_the_forged_are_not_believed() {
             if n % 7 == 3 {
                 sealed = sealed.replace("\"took\":0", "\"took\":1");
             }
-            world.bus.publish(to, sealed.into()).await.unwrap();
+            world.bus.publish(&to, sealed.into()).await.unwrap();
         }
         world.bus.flush().await.unwrap();
     };
@@ -336,21 +336,14 @@ async fn a_revoked_user_is_refused_by_broker_and_node() {
         server,
         node,
         caller,
-    } = World::new(|_| {}).await;
+    } = World::storing(|_| {}).await;
     assert_eq!(caller.send(&caller.request()).await.statuscode, Status::Ok);
     let captured = caller.request();
     let sealed = caller.seal(&captured);
     let events = caller.bus.events();
 
     let token = organisation.revoke(&caller.signer);
-    let service = connect(&server, &organisation.service("directory")).await;
-    service
-        .publish(
-            &subject::trust(organisation.collective()),
-            token.clone().into(),
-        )
-        .await
-        .unwrap();
+    organisation.publish_account(&server, &token).await;
     await_state("the node takes over the revocation", || {
         node.core.trust().token() == token
     })

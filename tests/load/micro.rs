@@ -105,6 +105,7 @@ pub(crate) fn filters(rounds: usize) -> Section {
                 identity: node.name.as_str(),
                 facts: &node.facts,
                 classes: &node.classes,
+                classes_known: true,
                 agents: &agents,
                 collectives: &collectives,
             })

@@ -108,7 +108,7 @@ async fn measure(nodes: usize) -> Duration {
 /// From the service's start to the last node's arrival.
 async fn until_done(organisation: &Organisation, server: &NatsServer, nodes: usize) -> Duration {
     let signer = organisation.service("observer");
-    let store = Store::open(&connect(server, &signer).await).await.unwrap();
+    let store = Store::open(&connect(server, &signer).await);
     let mut watch = store.watch().await.unwrap();
     let signer = organisation.service("provisioner");
     let bus = connect(server, &signer).await;

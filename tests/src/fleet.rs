@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_agent::audit::{self, AuditLog};
+use muster_agent::audit::{self, AuditLog, RecordClass};
 use muster_agent::classes::Classes;
 use muster_agent::clock::Clock;
 use muster_agent::core::{Authority, Core, Parts};
@@ -19,6 +19,7 @@ use muster_host::{Limits, Registry};
 use muster_permits::Desk;
 use muster_wire::policy::Verdict;
 use muster_wire::sign::Signer;
+use muster_wire::token::Trust;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -49,6 +50,8 @@ pub struct Blueprint {
     pub authority: Authority,
     /// Its clock.
     pub clock: Clock,
+    /// The account token that it was configured with; the organisation's newest when absent.
+    pub account: Option<String>,
     /// The section `[plugins.puppetral]`.
     pub puppetral: Value,
     /// Whether it takes sensitive inputs that are not sealed.
@@ -72,6 +75,7 @@ impl Blueprint {
             limits: Limits::default(),
             authority: Authority::default(),
             clock: Clock::system(),
+            account: None,
             puppetral: serde_json::json!({"deny_types": []}),
             plain_secrets: false,
         }
@@ -98,7 +102,7 @@ impl TestNode {
         blueprint: Blueprint,
     ) -> Self {
         let directory = TempDir::new().unwrap();
-        Self::start_in(directory, organisation, server, blueprint).await
+        Box::pin(Self::start_in(directory, organisation, server, blueprint)).await
     }
 
     /// The same, in a directory that may hold the state of an earlier life.
@@ -135,15 +139,22 @@ impl TestNode {
         self.directory.path().join("audit.log")
     }
 
-    /// Every audit record so far, without the chain's own lines.
+    /// Every audit record so far of all three files, by time, without the chains' own lines.
     pub fn audit(&self) -> Vec<Value> {
         self.core.flush_audit().unwrap();
-        let text =
-            std::fs::read_to_string(self.directory.path().join("audit.log")).unwrap_or_default();
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .filter(|line: &Value| line.get("audit").is_none())
-            .collect()
+        let files = [RecordClass::Refusal, RecordClass::Change, RecordClass::Read];
+        let mut records: Vec<Value> = files
+            .iter()
+            .map(|class| class.beside(&self.audit_file()))
+            .flat_map(|path| {
+                let text = std::fs::read_to_string(path).unwrap_or_default();
+                let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+                lines.collect::<Vec<Value>>()
+            })
+            .filter(|line| line.get("audit").is_none())
+            .collect();
+        records.sort_by_key(|record| record["time"].as_str().unwrap().to_owned());
+        records
     }
 
     /// Asks the node to stop, as SIGTERM does; [`Self::stopped`] waits for it.
@@ -207,6 +218,10 @@ fn build(
     .unwrap();
     data_sources.extend(blueprint.data);
     let now = blueprint.clock.now();
+    let mut trust = organisation.trust();
+    if let Some(account) = &blueprint.account {
+        trust = Trust::new(trust.operator(), account).unwrap();
+    }
     let (policy, problems) = policy::load(&path("policies"), Verdict::Deny);
     assert!(problems.is_empty(), "{problems:?}");
     let audit = audit::Options {
@@ -218,7 +233,7 @@ fn build(
         )
     };
     let core = Core::new(Parts {
-        trust: Arc::new(organisation.trust()),
+        trust: Arc::new(trust),
         collectives: vec![organisation.collective().clone()],
         facts: FactStore::new(Sources::new(
             blueprint.signer.identity().clone(),
@@ -229,7 +244,7 @@ fn build(
         registry: Arc::new(registry),
         data_sources: data_sources.into(),
         system: Arc::new(RealSystem::new(path("root"))),
-        seen: Seen::open(&path("seen"), now).unwrap(),
+        seen: Seen::open(&path("seen"), now, false).unwrap(),
         audit: Arc::new(AuditLog::open(audit).unwrap()),
         skew: muster_wire::fresh::SKEW,
         authority: blueprint.authority,

@@ -23,7 +23,9 @@ pub mod published;
 pub mod puppet;
 pub mod puppet_ca;
 pub mod puppetserver;
+pub mod raw_nats;
 pub mod rpcd;
+pub mod tools;
 pub mod webhook;
 
 /// Milliseconds since the epoch.

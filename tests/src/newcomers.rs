@@ -6,7 +6,7 @@ use muster_bus::Subscription;
 use muster_wire::enrol::{Enroller, Handled, MemoryRoll, Offer, Outcome, Parts};
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
-use muster_wire::subject;
+use muster_wire::subject::{self, AnswerAddress};
 use muster_wire::token::claims::{Account, Limits, ScopedKey, SigningKeyEntry, User};
 use muster_wire::token::encode::{self, Validity};
 use muster_wire::token::{Creds, KeyKind, KeyPair, PublicKey, Role, Trust};
@@ -65,6 +65,11 @@ impl Newcomers {
         self.party(&self.newcomer, "bootstrap", tags, expires)
     }
 
+    /// A service that enrols machines, under this name.
+    pub fn enroller(&self, name: &str) -> Signer {
+        self.party(&self.enroller, name, &[], None)
+    }
+
     fn party(&self, role: &KeyPair, name: &str, tags: &[&str], expires: Option<u64>) -> Signer {
         let key = KeyPair::generate(KeyKind::User).unwrap();
         let tags = tags.iter().map(ToString::to_string).collect();
@@ -96,7 +101,7 @@ impl Door {
         provisioning: bool,
     ) -> Self {
         let newcomers = organisation.newcomers();
-        let service = newcomers.party(&newcomers.enroller, "provisioner", &[], None);
+        let service = newcomers.enroller("provisioner");
         let operator = organisation.trust().operator();
         let enroller = Enroller::new(Parts {
             newcomers: Trust::new(operator, newcomers.token()).unwrap(),
@@ -131,9 +136,13 @@ impl Door {
                 else {
                     continue;
                 };
+                let credential = wish.hello.credential;
                 let _ = tell.send((wish.hello.identity, outcome));
-                let to = message.reply_to().unwrap();
-                bus.publish(to, bytes.into()).await.unwrap();
+                let key = credential.to_string();
+                let reply_to = message.reply_to().unwrap();
+                let address = AnswerAddress::from_reply_subject(reply_to, &key).unwrap();
+                let answer = address.of_node(working.identity());
+                bus.publish(&answer, bytes.into()).await.unwrap();
             }
         });
         Self {

@@ -5,11 +5,13 @@ use std::fmt::Write as _;
 use muster_bus::{Bus, Options, Server};
 use muster_wire::identity::{Identity, Name};
 use muster_wire::sign::Signer;
+use muster_wire::stores;
 use muster_wire::token::claims::{
     Account, Limits, Operator, ScopedKey, SigningKeyEntry, Subjects, User,
 };
 use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{Creds, KeyKind, KeyPair, Role, Trust};
+use muster_wire::token::head::AccountHead;
+use muster_wire::token::{Creds, KeyKind, KeyPair, Role, Trust, scope};
 
 use crate::nats_server::{NatsServer, PATIENCE};
 use crate::newcomers::Newcomers;
@@ -65,8 +67,12 @@ impl Organisation {
             allow: vec![">".to_owned()],
             deny: Vec::new(),
         };
-        template.subscribe = all.clone();
-        template.publish = all;
+        template.publish = all.clone();
+        // Who hears confirmations answers them: the broker would not.
+        template.subscribe = Subjects {
+            deny: vec![muster_wire::subject::CONFIRM.to_owned()],
+            ..all
+        };
         let everything = SigningKeyEntry::Scoped(Box::new(ScopedKey {
             kind: "user_scope".to_owned(),
             key: spies.public(),
@@ -166,7 +172,7 @@ impl Organisation {
             deny: Vec::new(),
         };
         let mut template = Role::Caller.template(&[]);
-        template.publish = some(&["$SYS.REQ.CLAIMS.UPDATE", "_INBOX.echo.*"]);
+        template.publish = some(&["$SYS.REQ.CLAIMS.UPDATE", muster_wire::subject::CONFIRM]);
         template.subscribe = some(&["_INBOX.>"]);
         SigningKeyEntry::Scoped(Box::new(ScopedKey {
             kind: "user_scope".to_owned(),
@@ -191,10 +197,31 @@ impl Organisation {
 
     /// Makes the fleet's stores, with so many copies.
     pub async fn declare_stores(&self, broker: &impl Broker, copies: usize) {
-        let bus = connect(broker, &self.service("keeper")).await;
-        for store in &muster_wire::stores::ALL {
+        let bus = connect(broker, &self.administrator()).await;
+        for store in &stores::ALL {
             bus.declare(store, copies).await.unwrap();
         }
+    }
+
+    /// Writes the account's token into the bucket of trust, as `rpc org push` does.
+    pub async fn publish_account(&self, broker: &impl Broker, account_token: &str) {
+        let trust = Trust::new(self.operator.public(), account_token).unwrap();
+        let bus = connect(broker, &self.administrator()).await;
+        let bucket = bus.bucket(stores::TRUST.name);
+        let token = account_token.to_owned().into();
+        bucket.put(stores::TRUST_ACCOUNT, token).await.unwrap();
+        let head = AccountHead::of_trust(&trust).to_json().unwrap();
+        bucket.put(stores::TRUST_HEAD, head.into()).await.unwrap();
+    }
+
+    /// The account's administrator, who makes the stores.
+    pub fn administrator(&self) -> Signer {
+        let key = KeyPair::generate(KeyKind::User).unwrap();
+        let claims = User::administrator(scope::administrator(&key.public().to_string()));
+        let name = Identity::parse("administrator").unwrap();
+        let validity = Validity::from(self.issued_at);
+        let token = encode::user(&name, key.public(), claims, validity, &self.account).unwrap();
+        Signer::new(Creds::new(&token, key).unwrap()).unwrap()
     }
 
     /// A node's key and token.

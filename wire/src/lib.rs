@@ -12,6 +12,7 @@
 pub mod approval;
 pub mod audit;
 pub mod bundle;
+pub mod content;
 pub mod enrol;
 pub mod filter;
 pub mod fresh;
@@ -29,6 +30,7 @@ pub mod stores;
 pub mod subject;
 pub mod token;
 pub mod trace;
+pub mod unique;
 
 /// Milliseconds since the Unix epoch, UTC: the only form in which an instant travels.
 pub type Millis = u64;

@@ -12,8 +12,12 @@ pub const REPLY_BYTES: usize = 1024 * 1024;
 /// Largest sealed progress message that is decoded, in bytes.
 pub const PROGRESS_BYTES: usize = 128 * 1024;
 
-/// Largest JSON web token that is decoded, in bytes. An account token carries signing keys and revocations.
-pub const TOKEN_BYTES: usize = 256 * 1024;
+/// Largest JSON web token that is decoded, in bytes. An account token carries signing keys and revocations, of 93 bytes each: 10,000
+/// revocations fit, and it stays below the broker's `max_payload` of 1 MiB with what travels around it.
+pub const TOKEN_BYTES: usize = 1_000_000;
+
+/// Longest life of a node's token that a service signs, in seconds: 90 days. A node's key that was revoked has no valid token after that.
+pub const NODE_TOKEN_SECONDS: u64 = 90 * 24 * 60 * 60;
 
 /// Largest user token inside a message, in bytes.
 pub const USER_TOKEN_BYTES: usize = 16 * 1024;
@@ -73,7 +77,7 @@ pub const BUNDLE_PATH_BYTES: usize = 90;
 pub const HELLO_BYTES: usize = 64 * 1024;
 
 /// Largest sealed answer to it, in bytes: an account's token and a node's own, and room around them.
-pub const WELCOME_BYTES: usize = 384 * 1024;
+pub const WELCOME_BYTES: usize = TOKEN_BYTES + 40 * 1024;
 
 /// Most patterns of names in one bootstrap token.
 pub const TICKET_NAMES: usize = 64;

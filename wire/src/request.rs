@@ -12,6 +12,7 @@ use crate::identity::{Identity, Name};
 use crate::limits;
 use crate::sealed::Sealed;
 use crate::trace::Traceparent;
+use crate::unique::check_unique_keys;
 
 /// The body of a signed request. Unknown fields are refused: an older node must not ignore what narrows a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -107,8 +108,9 @@ pub enum RequestError {
 }
 
 impl Request {
-    /// Decodes a body and checks what types cannot say.
+    /// Decodes a body and checks what types cannot say. No object in it may hold a key twice.
     pub fn decode(body: &[u8]) -> Result<Self, RequestError> {
+        check_unique_keys(body).map_err(RequestError::Json)?;
         let request: Self = serde_json::from_slice(body).map_err(RequestError::Json)?;
         request.check()?;
         Ok(request)

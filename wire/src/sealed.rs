@@ -27,6 +27,7 @@ use zeroize::Zeroizing;
 use crate::identity::Identity;
 use crate::limits;
 use crate::token::{KeyError, KeyPair, PublicKey};
+use crate::unique::check_unique_keys;
 
 const DOMAIN: &[u8] = b"muster.sealed.v1\0";
 
@@ -268,6 +269,7 @@ impl Binding<'_> {
         };
         let opened = self.cipher(input).decrypt(&Nonce::default(), payload);
         let opened = Zeroizing::new(opened.ok()?);
+        check_unique_keys(&opened).ok()?;
         serde_json::from_slice(&opened).ok()
     }
 }

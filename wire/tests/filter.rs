@@ -317,7 +317,7 @@ proptest! {
     ) {
         let classes = ["a".to_owned()];
         let node = NodeView {
-            identity: "db1", facts: &facts, classes: &classes, agents: &[], collectives: &[],
+            identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &[], collectives: &[],
         };
         let wider = filter.matches(&node);
         let narrower = filter.with_fact(&term(more).to_string()).unwrap().with_class(&class).unwrap();

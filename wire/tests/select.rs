@@ -242,7 +242,7 @@ proptest! {
         let (_, text) = model.write(style);
         let facts = facts();
         let node = NodeView {
-            identity: "db1", facts: &facts, classes: &classes, agents: &agents, collectives: &[],
+            identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &agents, collectives: &[],
         };
         let expected = model.holds(&facts, &classes, &agents);
         let read = Select::parse(&text);
@@ -280,7 +280,7 @@ proptest! {
         let texts = [first.write(style).1, second.write(style).1];
         let facts = facts();
         let node = NodeView {
-            identity: "db1", facts: &facts, classes: &classes, agents: &[], collectives: &[],
+            identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &[], collectives: &[],
         };
         let mut filter = Filter::default();
         for text in &texts {

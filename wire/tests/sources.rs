@@ -118,7 +118,7 @@ proptest! {
         let facts = Facts::default();
         let classes = ["apache".to_owned()];
         let node = NodeView {
-            identity: "db1", facts: &facts, classes: &classes, agents: &[], collectives: &[],
+            identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &[], collectives: &[],
         };
         let mut known = Known::default();
         let truth = loop {

@@ -7,7 +7,7 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
-use muster_wire::audit::{Anchor, Position};
+use muster_wire::audit::{Anchor, HeadRecord, Position};
 use muster_wire::limits;
 
 use super::Options;
@@ -15,7 +15,7 @@ use super::Options;
 /// How much of a file's end is looked at first for its last line.
 const LOOK: u64 = 64 * 1024;
 /// Largest file of the last position, in bytes.
-const HEAD_BYTES: u64 = 256;
+const HEAD_BYTES: u64 = 8192;
 
 /// Opens the log for appending. A new one gets the configured mode and group; one that is there keeps its own.
 pub(super) fn open(path: &Path, options: &Options) -> io::Result<File> {
@@ -132,8 +132,8 @@ pub(super) fn remembered(head: &Path) -> Option<Anchor> {
     let mut text = String::new();
     let read = File::open(head).and_then(|file| file.take(HEAD_BYTES).read_to_string(&mut text));
     let problem = match read {
-        Ok(_) => match text.trim().parse() {
-            Ok(anchor) => return Some(anchor),
+        Ok(_) => match text.parse::<HeadRecord>() {
+            Ok(record) => return Some(record.anchor),
             Err(problem) => problem,
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -144,8 +144,8 @@ pub(super) fn remembered(head: &Path) -> Option<Anchor> {
     None
 }
 
-/// Remembers a checkpoint outside of the log.
-pub(super) fn remember(head: &Path, anchor: Anchor) -> io::Result<()> {
+/// Remembers a checkpoint of the log at this path outside of it.
+pub(super) fn remember(head: &Path, anchor: Anchor, log: &Path) -> io::Result<()> {
     let fresh = head.with_extension("new");
     let mut file = OpenOptions::new()
         .write(true)
@@ -153,6 +153,9 @@ pub(super) fn remember(head: &Path, anchor: Anchor) -> io::Result<()> {
         .truncate(true)
         .mode(0o600)
         .open(&fresh)?;
-    writeln!(file, "{anchor}")?;
+    let log = fs::canonicalize(log)?;
+    // A path that is not UTF-8 is left out: then only `--anchor` can name the record.
+    let log = log.to_str().map(str::to_owned);
+    write!(file, "{}", HeadRecord { anchor, log })?;
     fs::rename(&fresh, head)
 }

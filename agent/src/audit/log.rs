@@ -190,7 +190,9 @@ impl Log {
         self.unsigned = None;
         if let (Some(head), Some(last)) = (&self.options.head, self.last) {
             // First the log: a memory of lines that a power cut took would look like tampering.
-            let remembered = self.sync().and_then(|()| files::remember(head, last));
+            let remembered = self
+                .sync()
+                .and_then(|()| files::remember(head, last, &self.options.path));
             if let Err(error) = remembered {
                 tracing::warn!(%error, path = %head.display(), "the audit log's last checkpoint is not remembered");
             }

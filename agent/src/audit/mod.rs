@@ -3,31 +3,26 @@
 //! Lines go through a bounded queue to a thread that owns the file, so that neither a slow disk nor hashing holds up
 //! requests. What does not fit is counted, and the count is written; with `audit.fail_closed` the request is refused
 //! instead. Messages that no caller vouches for are counted, not listed, so that a flood cannot fill the disk. A file that
-//! is full is put aside; logrotate may do it as well: move the file away and call [`AuditLog::reopen`]. What the chain is
-//! and how it is verified is [`muster_wire::audit`]'s.
+//! is full is put aside; logrotate may do it as well: move the file away and call [`AuditLog::reopen`]. Changes, refusals and reads are
+//! files of their own. What a chain is and how it is verified is [`muster_wire::audit`]'s.
 
 mod files;
 mod log;
 mod record;
 mod refusals;
+mod stream;
 mod writer;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use muster_wire::Millis;
 use muster_wire::audit::Anchor;
 use muster_wire::sign::Signer;
 
-use log::Log;
-pub use record::{Approval, Outcome, Record};
-use refusals::Refusals;
-use writer::{Order, Writer};
+pub use record::{Approval, Outcome, Record, RecordClass};
+use stream::AuditStream;
 
 /// Lines that may wait for the disk.
 const QUEUE: usize = 1024;
@@ -63,13 +58,13 @@ pub enum AuditError {
 /// What the log is, and whose.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The file.
+    /// The file of changes. Those of refusals and reads stand beside it: `audit-refusals.log` and `audit-reads.log`.
     pub path: PathBuf,
     /// Whether [`AuditLog::record`] fails where the record would be lost.
     pub fail_closed: bool,
-    /// The size at which a file is put aside and a new one begun; 0 for never.
+    /// The size at which a file is put aside and a new one begun; 0 for never. Counted for each of the three files by itself.
     pub max_bytes: u64,
-    /// How many files that were put aside are kept; at least 1.
+    /// How many files that were put aside are kept of each; at least 1.
     pub keep: u32,
     /// The permission bits of a new file.
     pub mode: u32,
@@ -88,7 +83,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The log of this node at this path: closed to others, signed every minute, a gigabyte in ten files at most.
+    /// The log of this node at this path: closed to others, signed every minute, for each class a gigabyte in ten files at most.
     pub fn new(path: PathBuf, signer: Signer, account: String) -> Self {
         Self {
             path,
@@ -119,224 +114,128 @@ pub struct Condition {
     pub failing: Option<String>,
 }
 
-/// The door to the log. Dropping it writes what waits, and takes five seconds at most.
+/// The audit log of a daemon. Changes, refusals and reads are three chained files that turn over each by itself: neither reading nor being
+/// refused, which callers can do without end, makes the records of changes leave the disk. Dropping it writes what waits.
 #[derive(Debug)]
 pub struct AuditLog {
-    path: PathBuf,
-    fail_closed: bool,
-    /// Unbounded, so that orders always get through; lines are bounded by [`Shared::waiting`].
-    orders: Option<Sender<Order>>,
-    /// Closed when the thread has ended.
-    ended: Mutex<Receiver<()>>,
-    shared: Arc<Shared>,
+    changes: AuditStream,
+    /// Nothing where the path is a pipe or a device, which then takes all records.
+    others: Option<Others>,
 }
 
-/// What the door and the thread both look at.
-#[derive(Debug, Default)]
-struct Shared {
-    refusals: Mutex<Refusals>,
-    /// Lines in the queue, and the one that is being written.
-    waiting: AtomicUsize,
-    /// Lost, and not yet told in the log.
-    lost: AtomicU64,
-    /// Lost since the start.
-    lost_ever: AtomicU64,
-    failing: Mutex<Option<String>>,
-    /// An account's token that the thread has not seen yet.
-    account: Mutex<Option<String>>,
-    last: Mutex<Option<Anchor>>,
+#[derive(Debug)]
+struct Others {
+    refusals: AuditStream,
+    reads: AuditStream,
 }
 
 impl AuditLog {
-    /// Opens the log, made if need be with its directory, and starts the thread that writes it.
+    /// Opens the files, made if need be with their directory, and starts the threads that write them.
     pub fn open(options: Options) -> Result<Self, AuditError> {
-        let (path, fail_closed) = (options.path.clone(), options.fail_closed);
-        let file_error = |source| AuditError::File {
-            path: path.clone(),
-            source,
+        let is_special = options.path.metadata().is_ok_and(|found| !found.is_file());
+        let open = |class| AuditStream::open(options.of_class(class));
+        let others = if is_special {
+            None
+        } else {
+            Some(Others {
+                refusals: open(RecordClass::Refusal)?,
+                reads: open(RecordClass::Read)?,
+            })
         };
-        let log = Log::open(options).map_err(file_error)?;
-        let shared = Arc::new(Shared::default());
-        shared.set_last(log.last());
-        let writer = Writer {
-            log,
-            shared: Arc::clone(&shared),
-        };
-        let (orders, inbox) = channel();
-        let (end, ended) = channel();
-        let work = move || {
-            writer.run(&inbox);
-            drop(end);
-        };
-        let thread = thread::Builder::new().name("audit".to_owned());
-        thread.spawn(work).map_err(file_error)?;
         Ok(Self {
-            path,
-            fail_closed,
-            orders: Some(orders),
-            ended: Mutex::new(ended),
-            shared,
+            changes: AuditStream::open(options)?,
+            others,
         })
     }
 
     /// Records a decision. Never waits. An error means: do not act; there is one only when failing closed.
     pub fn record(&self, record: &Record) -> Result<(), AuditError> {
-        let line = record::line(record).map_err(AuditError::Encode)?;
-        let sent = self.send(line);
-        match self.shared.failing() {
-            _ if !self.fail_closed => Ok(()),
-            Some(said) => Err(AuditError::Failing(said)),
-            None => sent,
-        }
+        self.stream(record.class).record(record)
     }
 
     /// Counts a message without a caller to believe. `reason` is a word of the program's own; `claimed` is what the
     /// message says of itself (a subject, a caller), and is cut.
     pub fn refuse(&self, reason: &'static str, claimed: Option<&str>) {
-        let told = {
-            let mut refusals = self
-                .shared
-                .refusals
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            refusals.note(Instant::now(), wall_clock(), reason, claimed)
-        };
-        for refusal in told {
-            if let Ok(line) = record::line(&refusal) {
-                // What does not fit was counted as lost.
-                let _ = self.send(line);
-            }
-        }
-    }
-
-    fn send(&self, line: Vec<u8>) -> Result<(), AuditError> {
-        let sent = if self.shared.take_place() {
-            let orders = self.orders.as_ref().ok_or(AuditError::Stuck);
-            orders.and_then(|orders| {
-                orders
-                    .send(Order::Write(line))
-                    .map_err(|_| AuditError::Stuck)
-            })
-        } else {
-            Err(AuditError::Full)
-        };
-        if sent.is_err() {
-            self.shared.add_lost(1);
-        }
-        sent
+        self.stream(RecordClass::Refusal).refuse(reason, claimed);
     }
 
     /// Records that were lost and are not yet counted in the log.
     pub fn lost(&self) -> u64 {
-        self.shared.lost.load(Ordering::Acquire)
+        self.streams().map(AuditStream::lost).sum()
     }
 
-    /// Opens the path again, after logrotate moved the file away. Waits for the lines before; blocks.
+    /// Opens the paths again, after logrotate moved files away. Waits for the lines before; blocks.
     pub fn reopen(&self) -> Result<(), AuditError> {
-        self.ask(Order::Reopen)
+        self.each(AuditStream::reopen)
     }
 
     /// Returns when everything recorded so far is on the disk. Blocks.
     pub fn flush(&self) -> Result<(), AuditError> {
-        self.ask(Order::Flush)
+        self.each(AuditStream::flush)
     }
 
     /// The same, and signed: nothing more is expected. Blocks.
     pub fn seal(&self) -> Result<(), AuditError> {
-        self.ask(Order::Seal)
+        self.each(AuditStream::seal)
     }
 
     /// The account's token changed; the next file's header has this one.
     pub fn account_changed(&self, token: &str) {
-        *lock(&self.shared.account) = Some(token.to_owned());
+        self.streams()
+            .for_each(|stream| stream.account_changed(token));
     }
 
-    /// How the log is doing.
+    /// How the log is doing: the sums over its files, and the last line of the file of changes.
     pub fn condition(&self) -> Condition {
-        Condition {
-            waiting: self.shared.waiting.load(Ordering::Relaxed),
-            lost: self.shared.lost_ever.load(Ordering::Relaxed),
-            last: *lock(&self.shared.last),
-            failing: self.shared.failing(),
+        let mut whole = self.changes.condition();
+        for condition in self.streams().skip(1).map(AuditStream::condition) {
+            whole.waiting += condition.waiting;
+            whole.lost += condition.lost;
+            whole.failing = whole.failing.or(condition.failing);
+        }
+        whole
+    }
+
+    /// The last line of each file, by the word for its class.
+    pub fn last_lines(&self) -> Vec<(&'static str, Anchor)> {
+        let words = ["changes", "refusals", "reads"];
+        let last = |(word, stream): (_, &AuditStream)| Some((word, stream.condition().last?));
+        words
+            .into_iter()
+            .zip(self.streams())
+            .filter_map(last)
+            .collect()
+    }
+
+    /// Does it with every file, also if one fails; the first error is told.
+    fn each(&self, work: fn(&AuditStream) -> Result<(), AuditError>) -> Result<(), AuditError> {
+        self.streams().map(work).fold(Ok(()), Result::and)
+    }
+
+    fn stream(&self, class: RecordClass) -> &AuditStream {
+        match (&self.others, class) {
+            (None, _) | (_, RecordClass::Change) => &self.changes,
+            (Some(others), RecordClass::Refusal) => &others.refusals,
+            (Some(others), RecordClass::Read) => &others.reads,
         }
     }
 
-    fn ask(
-        &self,
-        order: impl FnOnce(SyncSender<io::Result<()>>) -> Order,
-    ) -> Result<(), AuditError> {
-        let (answer, answered) = sync_channel(1);
-        let orders = self.orders.as_ref().ok_or(AuditError::Stuck)?;
-        orders.send(order(answer)).map_err(|_| AuditError::Stuck)?;
-        let result = answered
-            .recv_timeout(PATIENCE)
-            .map_err(|_| AuditError::Stuck)?;
-        result.map_err(|source| AuditError::File {
-            path: self.path.clone(),
-            source,
-        })
+    fn streams(&self) -> impl Iterator<Item = &AuditStream> {
+        let others = self.others.iter();
+        let others = others.flat_map(|others| [&others.refusals, &others.reads]);
+        std::iter::once(&self.changes).chain(others)
     }
 }
 
-impl Drop for AuditLog {
-    fn drop(&mut self) {
-        drop(self.orders.take());
-        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            let path = self.path.display();
-            tracing::error!(%path, "the audit log's disk does not answer; its last lines may be lost");
+impl Options {
+    /// The options of the file of one class.
+    fn of_class(&self, class: RecordClass) -> Self {
+        Self {
+            path: class.beside(&self.path),
+            head: self.head.as_deref().map(|head| class.beside(head)),
+            ..self.clone()
         }
     }
-}
-
-impl Shared {
-    /// Takes a place in the queue, if there is one.
-    fn take_place(&self) -> bool {
-        let taken = |waiting: usize| (waiting < QUEUE).then_some(waiting + 1);
-        self.waiting
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, taken)
-            .is_ok()
-    }
-
-    /// Gives places back, when their lines are written.
-    fn give_places(&self, count: usize) {
-        self.waiting.fetch_sub(count, Ordering::AcqRel);
-    }
-
-    fn add_lost(&self, count: u64) {
-        self.lost_ever.fetch_add(count, Ordering::Relaxed);
-        self.restore_lost(count);
-    }
-
-    /// They are still not told.
-    fn restore_lost(&self, count: u64) {
-        self.lost.fetch_add(count, Ordering::AcqRel);
-    }
-
-    fn take_lost(&self) -> u64 {
-        self.lost.swap(0, Ordering::AcqRel)
-    }
-
-    fn set_failing(&self, said: Option<String>) {
-        *lock(&self.failing) = said;
-    }
-
-    fn failing(&self) -> Option<String> {
-        lock(&self.failing).clone()
-    }
-
-    fn take_account(&self) -> Option<String> {
-        lock(&self.account).take()
-    }
-
-    fn set_last(&self, last: Option<Anchor>) {
-        *lock(&self.last) = last;
-    }
-}
-
-/// What the mutex guards is a value that is replaced as a whole: whoever panicked did not leave it half done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Now, by the node's clock; the epoch for a clock before it.

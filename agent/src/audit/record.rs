@@ -2,10 +2,13 @@
 //!
 //! The data must come redacted: this room does not know which inputs are sensitive.
 
+use std::path::{Path, PathBuf};
+
 use jiff::Timestamp;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::status::Status;
+use muster_wire::token::Role;
 use muster_wire::trace::Traceparent;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -25,9 +28,41 @@ pub enum Outcome {
     Refused,
 }
 
+/// Which of the daemon's files a record goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordClass {
+    /// An action that may change the node: before it, and how it ended.
+    Change,
+    /// A request that was not carried out.
+    Refusal,
+    /// An action that changes nothing.
+    Read,
+}
+
+impl RecordClass {
+    /// The path of this class beside that of changes: `audit-reads.log` beside `audit.log`.
+    pub fn beside(self, path: &Path) -> PathBuf {
+        let suffix = match self {
+            Self::Change => return path.to_owned(),
+            Self::Refusal => "-refusals",
+            Self::Read => "-reads",
+        };
+        let mut name = path.file_stem().unwrap_or_default().to_owned();
+        name.push(suffix);
+        if let Some(extension) = path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        path.with_file_name(name)
+    }
+}
+
 /// A decision about a request of a caller that proved who it is.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
+    /// The file that it belongs to.
+    #[serde(skip)]
+    pub class: RecordClass,
     /// When it was decided, by the node's clock.
     #[serde(serialize_with = "in_words")]
     pub time: Millis,
@@ -40,6 +75,9 @@ pub struct Record {
     /// The public key that signed the request (`U...`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caller_key: Option<String>,
+    /// The role of the token that signed it; left out for callers.
+    #[serde(skip_serializing_if = "is_caller", serialize_with = "as_word")]
+    pub caller_role: Role,
     /// The collective.
     pub collective: Name,
     /// The agent.
@@ -126,4 +164,20 @@ pub(super) fn rfc3339(time: Millis) -> String {
 )]
 fn in_words<S: Serializer>(time: &Millis, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(&rfc3339(*time))
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature serde asks for"
+)]
+fn is_caller(role: &Role) -> bool {
+    *role == Role::Caller
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature serde asks for"
+)]
+fn as_word<S: Serializer>(role: &Role, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(role.word())
 }

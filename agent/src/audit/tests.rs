@@ -16,7 +16,7 @@ use muster_wire::token::claims::{Account, Limits, ScopedKey, SigningKeyEntry, Us
 use muster_wire::token::encode::{self, Validity};
 use muster_wire::token::{Creds, KeyKind, KeyPair, PublicKey, Role};
 
-use super::{AuditError, AuditLog, Options, Outcome, QUEUE, Record};
+use super::{AuditError, AuditLog, Options, Outcome, QUEUE, Record, RecordClass};
 
 fn operator() -> KeyPair {
     KeyPair::from_raw(KeyKind::Operator, &[1; 32])
@@ -70,11 +70,13 @@ fn verify_as(operator: PublicKey, files: &[&Path]) -> Verdict {
 fn record(action: &str) -> Record {
     let name = |text: &str| Name::parse(text).unwrap();
     Record {
+        class: RecordClass::Change,
         time: 1_767_225_599_007,
         verdict: Outcome::Executed,
         request: Uuid::nil(),
         caller: Identity::parse("rip").unwrap(),
         caller_key: Some("UABC".to_owned()),
+        caller_role: Role::Caller,
         collective: name("muster"),
         agent: name("service"),
         action: name(action),
@@ -109,6 +111,7 @@ fn a_record_is_one_line_with_everything_that_was_decided() {
     let log = open(&path, true).unwrap();
     log.record(&record("restart")).unwrap();
     let denied = Record {
+        class: RecordClass::Refusal,
         verdict: Outcome::Denied,
         status: Some(Status::Other),
         reason: Some("denied"),
@@ -128,11 +131,16 @@ fn a_record_is_one_line_with_everything_that_was_decided() {
             "data": {"service": "line\nbreak"}, "rule": "service.policy:4", "statuscode": 0, "took_ms": 12,
         })
     );
-    assert_eq!(written[1]["verdict"], "denied");
-    assert_eq!(written[1]["reason"], "denied");
-    assert_eq!(written[1]["statuscode"], 5);
-    assert_eq!(written.len(), 2);
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o137, 0);
+    assert_eq!(written.len(), 1);
+    let refusals = scratch.path().join("log/audit-refusals.log");
+    let refused = lines(&refusals);
+    assert_eq!(refused[0]["verdict"], "denied");
+    assert_eq!(refused[0]["reason"], "denied");
+    assert_eq!(refused[0]["statuscode"], 5);
+    assert_eq!(refused.len(), 1);
+    for path in [path, refusals] {
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o137, 0);
+    }
 }
 
 #[test]
@@ -180,7 +188,7 @@ fn a_flood_without_a_caller_is_counted() {
         log.refuse("signature", Some("muster.service.restart.all"));
     }
     log.flush().unwrap();
-    let written = lines(&path);
+    let written = lines(&scratch.path().join("audit-refusals.log"));
     assert!(written.len() < 10, "{written:?}");
     let count: u64 = written
         .iter()
@@ -377,6 +385,46 @@ fn full_files_are_put_aside_and_the_chain_goes_on() {
         verify(&[files[0], files[2], files[3]]).findings[..],
         [Finding::Missing { .. }]
     ));
+}
+
+#[test]
+fn reads_and_refusals_without_end_leave_the_records_of_changes_alone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("audit.log");
+    let log = AuditLog::open(Options {
+        max_bytes: 8_000,
+        keep: 2,
+        fail_closed: true,
+        ..options(&path)
+    })
+    .unwrap();
+    log.record(&record("restart")).unwrap();
+    for class in [RecordClass::Read, RecordClass::Refusal] {
+        for _ in 0..20 {
+            for _ in 0..20 {
+                log.record(&Record {
+                    class,
+                    ..record("status")
+                })
+                .unwrap();
+            }
+            log.flush().unwrap();
+        }
+    }
+    drop(log);
+    let changes = lines(&path);
+    assert_eq!(changes.len(), 1);
+    assert_eq!(changes[0]["action"], "restart");
+    assert!(!scratch.path().join("audit.log.1").exists());
+    // Each file is a chain of its own, and turned over.
+    for name in ["audit-reads.log", "audit-refusals.log"] {
+        let files = [format!("{name}.2"), format!("{name}.1"), name.to_owned()];
+        let files = files.map(|name| scratch.path().join(name));
+        let verdict = verify(&files.each_ref().map(AsRef::as_ref));
+        assert!(verdict.is_intact(), "{:?}", verdict.findings);
+        assert!(matches!(verdict.notes[..], [Note::BeginsLate { .. }]));
+    }
+    assert!(verify(&[&path]).is_intact());
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::log::Log;
 use super::record::{self, Lost};
-use super::{Shared, wall_clock};
+use super::stream::Shared;
+use super::wall_clock;
 
 /// How long the thread sleeps at most; it looks for closed windows of refusals then.
 const IDLE: Duration = Duration::from_secs(10);

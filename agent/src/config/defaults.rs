@@ -54,6 +54,7 @@ pub(super) fn set(settings: &mut Settings, main: &Path, around: &Surroundings) {
         ("broker.credentials", beside("node.creds")),
         ("broker.plaintext_on_loopback", json!(false)),
         ("trust.account", beside("account.jwt")),
+        ("trust.max_age_seconds", json!(0)),
         ("paths.state", json!("/var/lib/muster")),
         ("paths.facts_d", beside("facts.d")),
         ("paths.classes", json!(around.classes)),

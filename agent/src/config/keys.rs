@@ -56,6 +56,7 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("broker.plaintext_on_loopback", Kind::Flag),
     ("trust.operator", Kind::Operator),
     ("trust.account", Kind::Path),
+    ("trust.max_age_seconds", Kind::Number(0, 365 * DAY)),
     ("paths.state", Kind::Path),
     ("paths.facts_d", Kind::Path),
     ("paths.classes", Kind::Path),

@@ -48,6 +48,7 @@ pub struct Config {
     settings: Settings,
     warnings: Vec<Warning>,
     given_facts: BTreeMap<String, String>,
+    files: Vec<PathBuf>,
 }
 
 impl Deref for Config {
@@ -102,6 +103,11 @@ impl Config {
             settings,
             warnings,
             given_facts: BTreeMap::new(),
+            files: files
+                .iter()
+                .map(|(path, _)| path.clone())
+                .chain([main.with_file_name("conf.d")])
+                .collect(),
         })
     }
 
@@ -147,6 +153,11 @@ impl Config {
     /// Facts that the node has because it was enrolled with them.
     pub fn given_facts(&self) -> &BTreeMap<String, String> {
         &self.given_facts
+    }
+
+    /// The files that were read, and the directory of further ones.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// Keys that were ignored, to be told once at the start.

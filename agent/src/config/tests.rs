@@ -263,7 +263,7 @@ fn the_report_is_aligned_and_names_every_origin() {
     let config = Config::merge(Path::new("/e/rpcd.toml"), &around, &files).unwrap();
     let report = config.check_report();
     let lines: Vec<&str> = report.lines().collect();
-    assert_eq!(lines.len(), 41, "{report}");
+    assert_eq!(lines.len(), 42, "{report}");
     assert_eq!(
         lines[0].split_whitespace().collect::<Vec<_>>(),
         ["identity", "=", "\"n1\"", "#", "default"]

@@ -66,6 +66,9 @@ pub struct Trust {
     pub operator: String,
     /// The fleet's account token, signed by the operator.
     pub account: PathBuf,
+    /// Requests are refused once it is unknown for so long whether the account token is the newest; zero is never.
+    #[serde(rename = "max_age_seconds", deserialize_with = "seconds")]
+    pub max_age: Duration,
 }
 
 /// Section `paths`.

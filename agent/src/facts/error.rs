@@ -8,7 +8,10 @@ use muster_wire::state::FactsError;
 
 /// A source that could not be used.
 #[derive(Debug, thiserror::Error)]
-#[error("no new facts from {source_name}{}", if *.kept { "; its last good ones are kept" } else { "" })]
+#[error(
+    "no new facts from {source_name}; {}",
+    if *.kept { "its last good ones are kept" } else { "facts that it could set or override are unknown until it succeeds" }
+)]
 pub struct FactProblem {
     /// The file, command or collector.
     pub source_name: String,

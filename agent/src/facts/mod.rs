@@ -1,7 +1,8 @@
 //! What the node knows of itself: built-in facts, Facter's and its cloud's if asked for, those that it was enrolled with, and external
 //! ones; later sources win.
 //!
-//! A source that fails is told, and keeps its last good facts; it never costs the others. The names are those of
+//! A source that fails is told, and keeps its last good facts; it never costs the others. While a source has never succeeded, every fact
+//! that it could set or override is unknown: policies deny by it, and filters do not match. The names are those of
 //! Facter 4 (`os.family`, `networking.ip`), so that filters and policies written for it hold. Collecting blocks:
 //! call it from a thread that may. Comparing facts is the business of filters.
 
@@ -15,7 +16,7 @@ mod os;
 mod parse;
 mod virtualization;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -88,11 +89,12 @@ pub struct FactStore {
 }
 
 impl FactStore {
-    /// A store without facts until [`FactStore::reload`].
+    /// A store whose facts are unknown until [`FactStore::reload`].
     pub fn new(sources: Sources) -> Self {
+        let unknown = Facts::default().known_only(BTreeSet::new());
         Self {
             sources,
-            current: RwLock::default(),
+            current: RwLock::new(Arc::new(unknown)),
             last_good: Mutex::default(),
         }
     }
@@ -118,25 +120,28 @@ impl FactStore {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let mut problems = Vec::new();
-        let mut good = Vec::new();
-        for (name, facts) in self.gather(machines, &last_good, &mut problems) {
-            match facts {
-                Ok(facts) => good.push((name, facts)),
+        let mut read = Vec::new();
+        for (name, facts) in self.gather(machines, &last_good) {
+            let facts = match facts {
+                Ok(facts) => Some(facts),
                 Err(error) => {
                     let kept = last_good.get(&name).cloned();
-                    let is_kept = kept.is_some();
                     problems.push(FactProblem {
                         source_name: name.clone(),
                         error,
-                        kept: is_kept,
+                        kept: kept.is_some(),
                     });
-                    good.extend(kept.map(|facts| (name, facts)));
+                    kept
                 }
-            }
+            };
+            read.push((name, facts));
         }
-        let facts = merge(&good, &self.sources.identity, &mut problems);
+        let facts = merge(&read, &self.sources.identity, &mut problems);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(facts);
-        *last_good = good.into_iter().collect();
+        let good = read.into_iter();
+        *last_good = good
+            .filter_map(|(name, facts)| Some((name, facts?)))
+            .collect();
         problems
     }
 
@@ -145,7 +150,6 @@ impl FactStore {
         &self,
         machines: Machines<'_>,
         last_good: &BTreeMap<String, Map<String, Value>>,
-        problems: &mut Vec<FactProblem>,
     ) -> Vec<Gathered> {
         let mut gathered = vec![(BUILTIN.to_owned(), Ok(builtin::collect(machines.node)))];
         let facter = self.sources.facter.as_ref();
@@ -157,48 +161,64 @@ impl FactStore {
             let given = given.map(|(name, value)| (name.clone(), Value::from(value.as_str())));
             gathered.push((GIVEN.to_owned(), Ok(given.collect())));
         }
+        let directory = self.sources.facts_d.display().to_string();
         match external::gather(machines.host, &self.sources.facts_d) {
-            Ok(sources) => gathered.extend(sources),
+            Ok(sources) => {
+                // Listing the directory is a source too: which files it holds is known from now on.
+                gathered.push((directory, Ok(Map::new())));
+                gathered.extend(sources);
+            }
             Err(error) => {
-                let source_name = self.sources.facts_d.display().to_string();
-                let inside = format!("{source_name}/");
+                let inside = format!("{directory}/");
                 let kept = last_good
                     .iter()
                     .filter(|(name, _)| name.starts_with(&inside));
-                let known = gathered.len();
                 gathered.extend(kept.map(|(name, facts)| (name.clone(), Ok(facts.clone()))));
-                problems.push(FactProblem {
-                    source_name,
-                    error,
-                    kept: gathered.len() > known,
-                });
+                gathered.push((directory, Err(error)));
             }
         }
         gathered
     }
 }
 
-/// Puts sources on top of each other. One that would make the whole too large is left out.
+/// Puts sources on top of each other, weakest first. One that would make the whole too large is left out. What a source without facts
+/// could set or override is unknown: everything but the identity, and but the names that stronger sources set.
 fn merge(
-    sources: &[(String, Map<String, Value>)],
+    sources: &[(String, Option<Map<String, Value>>)],
     identity: &Identity,
     problems: &mut Vec<FactProblem>,
 ) -> Facts {
     let mut merged = Facts::default();
+    let mut complete = true;
+    let mut settled = BTreeSet::new();
     for (name, facts) in sources {
+        let Some(facts) = facts else {
+            (complete, settled) = (false, BTreeSet::new());
+            continue;
+        };
         let mut candidate = merged.as_map().clone();
         candidate.extend(facts.clone());
         candidate.insert("identity".to_owned(), Value::String(identity.to_string()));
         match Facts::from_map(candidate) {
-            Ok(facts) => merged = facts,
-            Err(error) => problems.push(FactProblem {
-                source_name: name.clone(),
-                error: error.into(),
-                kept: false,
-            }),
+            Ok(candidate) => {
+                merged = candidate;
+                settled.extend(facts.keys().cloned());
+            }
+            Err(error) => {
+                (complete, settled) = (false, BTreeSet::new());
+                problems.push(FactProblem {
+                    source_name: name.clone(),
+                    error: error.into(),
+                    kept: false,
+                });
+            }
         }
     }
-    merged
+    if complete {
+        return merged;
+    }
+    settled.insert("identity".to_owned());
+    merged.known_only(settled)
 }
 
 #[cfg(test)]

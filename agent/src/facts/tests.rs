@@ -239,3 +239,81 @@ fn a_scratch_root_has_its_own_os_and_the_hosts_programs() {
     assert_eq!(facts.get("a"), Some(&json!(1)));
     assert!(node.commands().is_empty());
 }
+
+/// Whether the fact at this path is known.
+fn is_known(store: &FactStore, path: &str) -> bool {
+    let path = muster_wire::state::FactPath::parse(path).unwrap();
+    store.current().is_known(&path)
+}
+
+#[test]
+fn what_a_source_could_set_is_unknown_until_it_succeeded_once() {
+    let scratch = tempfile::tempdir().unwrap();
+    let system = FakeSystem::new();
+    put(
+        scratch.path(),
+        "10.json",
+        r#"{"customer": "acme", "role": "db"}"#,
+        0o644,
+    );
+    let broken = put(scratch.path(), "20.json", r#"{"customer": "#, 0o644);
+    put(scratch.path(), "30.txt", "rack=r7\n", 0o644);
+
+    // As after a restart: nothing is known of the broken file, which stands above 10.json and below 30.txt.
+    let store = FactStore::new(sources(scratch.path()));
+    assert!(!is_known(&store, "customer") && !store.current().is_complete());
+    let problems = store.reload(one(&system));
+    assert!(
+        problems[0]
+            .to_string()
+            .contains("unknown until it succeeds"),
+        "{problems:?}"
+    );
+    for (path, known) in [
+        ("customer", false),
+        ("role", false),
+        ("environment", false),
+        ("os.family", false),
+        ("rack", true),
+        ("identity", true),
+    ] {
+        assert_eq!(is_known(&store, path), known, "{path}");
+    }
+
+    // Once read, it may break again: its last good facts are kept, and everything stays known.
+    fs::write(&broken, r#"{"customer": "globex"}"#).unwrap();
+    assert!(store.reload(one(&system)).is_empty());
+    assert!(store.current().is_complete() && is_known(&store, "environment"));
+    fs::write(&broken, "").unwrap();
+    assert_eq!(store.reload(one(&system)).len(), 1);
+    assert!(store.current().is_complete());
+    assert_eq!(store.current().get("customer"), Some(&json!("globex")));
+}
+
+#[test]
+fn a_directory_or_a_program_that_never_answered_leaves_facts_unknown() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = put(scratch.path(), "facts.d", "no directory", 0o644);
+    let store = FactStore::new(sources(&file));
+    assert_eq!(store.reload(one(&FakeSystem::new())).len(), 1);
+    assert!(!is_known(&store, "environment"));
+
+    let directory = scratch.path().join("none");
+    let store = FactStore::new(Sources {
+        facter: Some("/opt/facter".into()),
+        ..sources(&directory)
+    });
+    let system = FakeSystem::new();
+    let argv = ["/opt/facter", "--json"];
+    system.answer(&argv, output(1, "no ruby\n"));
+    assert_eq!(store.reload(one(&system)).len(), 1);
+    assert!(!is_known(&store, "environment"));
+    system.answer(&argv, output(0, r#"{"environment": "production"}"#));
+    assert!(store.reload(one(&system)).is_empty());
+    assert!(is_known(&store, "environment"));
+
+    // No directory is no external facts, and that is known.
+    let store = FactStore::new(sources(&directory));
+    assert!(store.reload(one(&FakeSystem::new())).is_empty());
+    assert!(store.current().is_complete());
+}

@@ -6,6 +6,7 @@ use muster_wire::Millis;
 use super::Shown;
 use super::exposition::{Kind, Page};
 use crate::core::Core;
+use crate::log_limit;
 
 /// All metrics now. Looks at disks; blocks.
 pub(super) fn page(shown: &Shown) -> String {
@@ -16,6 +17,8 @@ pub(super) fn page(shown: &Shown) -> String {
     requests(&mut page, core);
     agents(&mut page, core);
     audit(&mut page, core);
+    journal(&mut page, core);
+    log(&mut page);
     health(&mut page, shown);
     page.text()
 }
@@ -40,10 +43,36 @@ fn daemon(page: &mut Page, core: &Core) {
     let own = core
         .trust()
         .verify_user(core.signer.token(), core.clock.now());
+    let confirmed =
+        "When the account token was last known to be the newest, in seconds since the epoch";
+    page.one(
+        "account_token_confirmed_timestamp_seconds",
+        Kind::Gauge,
+        confirmed,
+        seconds(core.trust_freshness().confirmed_at()),
+    );
     let mut ends = page.metric("credentials_expiry_timestamp_seconds", Kind::Gauge, help);
     if let Some(expires) = own.ok().and_then(|own| own.expires) {
         ends.sample(&[], seconds(expires));
     }
+}
+
+fn journal(page: &mut Page, core: &Core) {
+    let help = "Whether the last start found the journal of seen requests lost or damaged";
+    let is_lost = core.seen.found().problem().is_some();
+    page.one("seen_journal_lost", Kind::Gauge, help, u8::from(is_lost));
+}
+
+/// The daemon's own log.
+fn log(page: &mut Page) {
+    let help =
+        "Lines that the daemon left out of its log, because one statement had written too many";
+    page.one(
+        "log_lines_left_out_total",
+        Kind::Counter,
+        help,
+        log_limit::left_out(),
+    );
 }
 
 fn connection(page: &mut Page, shown: &Shown) {
@@ -192,11 +221,10 @@ fn audit(page: &mut Page, core: &Core) {
     page.one("audit_waiting", Kind::Gauge, help, condition.waiting);
     let help = "Records that could not be written";
     page.one("audit_lost_total", Kind::Counter, help, condition.lost);
-    let help =
-        "The number of the audit log's last line, over all of its files; absent before the first";
+    let help = "The number of the last line of each audit log, over all of its files; absent before the first";
     let mut last = page.metric("audit_last_line", Kind::Gauge, help);
-    if let Some(anchor) = condition.last {
-        last.sample(&[], anchor.seq);
+    for (log, anchor) in core.audit.last_lines() {
+        last.sample(&[("log", log)], anchor.seq);
     }
 }
 

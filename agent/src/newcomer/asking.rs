@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_bus::{Backoff, Bus, Message, Options, Server};
+use muster_bus::{Backoff, Bus, BusError, Bytes, Message, Options, Server};
 use muster_secret::Keeper;
 use muster_system::System;
 use muster_system::error::chain;
@@ -13,10 +13,11 @@ use muster_wire::enrol::{Hello, Nonce, Outcome, Reason, Welcome, open_answer, se
 use muster_wire::identity::Identity;
 use muster_wire::sign::{SealError, Signer};
 use muster_wire::state::Facts;
-use muster_wire::subject;
+use muster_wire::subject::{self, AnswerAddress};
 use muster_wire::token::{Creds, PublicKey, TokenCache, Trust};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 use super::home::{self, Home, Wish};
 use super::{NewcomerError, configured_name};
@@ -32,6 +33,8 @@ const PAUSES: Backoff = Backoff {
 };
 /// No pause that a service asks for is longer.
 const LONGEST: Duration = Duration::from_mins(10);
+/// How long an enroller may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may take before the log says more about it.
 const CONNECTING: Duration = Duration::from_secs(20);
 /// What of the machine's facts travels with the wish.
@@ -205,9 +208,9 @@ impl Asking {
             }
             sealed => sealed?,
         };
-        match self.bus.request(subject::ENROL, bytes.into()).await {
+        match self.ask(bytes.into()).await {
             Ok(message) if message.is_no_responders() => {
-                tracing::warn!("nobody is there who enrols newcomers");
+                tracing::warn!("no enroller is connected; this machine asks again");
                 Ok(Attempt::Nothing)
             }
             Ok(message) => self.judge(&hello, &message),
@@ -219,6 +222,22 @@ impl Asking {
                 Ok(Attempt::Nothing)
             }
         }
+    }
+
+    /// Sends the request, and waits for the answer at an address of its own.
+    async fn ask(&self, request: Bytes) -> Result<Message, BusError> {
+        let key = self.bootstrap.signer.public().to_string();
+        let address = AnswerAddress::of_request(&key, &Uuid::now_v7());
+        let mut answers = self.bus.subscribe(&address.pattern()).await?;
+        let reply_subject = address.of_broadcast();
+        self.bus
+            .ask(subject::ENROL, &reply_subject, request)
+            .await?;
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, answers.next()).await;
+        answer.ok().flatten().ok_or(BusError::Slow {
+            what: "answer",
+            within: ANSWER_TIMEOUT,
+        })
     }
 
     fn hello(&self) -> Result<Hello, NewcomerError> {

@@ -6,7 +6,7 @@ use muster_wire::approval::{Approved, open_approval};
 use muster_wire::filter::{Known, Progress};
 use muster_wire::fresh::Insertion;
 use muster_wire::identity::Identity;
-use muster_wire::policy::{PolicySet, Question};
+use muster_wire::policy::{PolicyPrincipal, PolicySet, Question};
 use uuid::Uuid;
 
 use super::Accepted;
@@ -42,7 +42,8 @@ pub(super) fn check<'p>(
         Ok(opened) => opened,
         Err(why) => return Progress::Decided(Err(why)),
     };
-    let approver = &opened.approver.identity;
+    let approver = PolicyPrincipal::of(&opened.approver);
+    let caller = PolicyPrincipal::of(&accepted.asked.caller);
     let may = core.view(|node| {
         let asked = |caller| Question {
             caller,
@@ -51,7 +52,7 @@ pub(super) fn check<'p>(
             node,
             now,
         };
-        policy.may_approve(&asked(&request.caller), &asked(approver), known)
+        policy.may_approve(&asked(&caller), &asked(&approver), known)
     });
     may.map(|may| {
         if !may {
@@ -59,7 +60,7 @@ pub(super) fn check<'p>(
         }
         use_up(core, &opened)?;
         Ok(Approver {
-            identity: approver.clone(),
+            identity: approver.name().clone(),
             key: opened.approver.key.to_string(),
             proposal: opened.proposed.proposal.id,
         })
@@ -89,6 +90,17 @@ fn open(core: &Core, accepted: &Accepted, by: &str, now: Millis) -> Result<Appro
 fn use_up(core: &Core, approved: &Approved) -> Result<(), String> {
     let (proposal, caller) = (&approved.proposed.proposal, &approved.proposed.caller);
     let until = proposal.expires_at.saturating_add(core.skew);
+    let life = proposal.expires_at.saturating_sub(proposal.issued_at);
+    if core
+        .seen
+        .may_be_forgotten(proposal.issued_at, life, core.skew)
+    {
+        return Err(
+            "it was proposed before this daemon started, and the node's journal of used approvals from before is gone; \
+             propose it again"
+                .to_owned(),
+        );
+    }
     let noted = core
         .seen
         .insert(caller.key.as_bytes(), proposal.id, until, core.clock.now());

@@ -7,7 +7,7 @@ use muster_wire::status::{Reason, Status};
 use serde_json::Map;
 
 use super::{Accepted, Asked, Refused};
-use crate::audit::{Approval, Outcome as Verdict, Record};
+use crate::audit::{Approval, Outcome as Verdict, Record, RecordClass};
 use crate::core::Core;
 
 /// Before the action. When the log must not miss anything and cannot be written, the outcome is a refusal.
@@ -19,7 +19,11 @@ pub(super) fn begun(core: &Core, accepted: &Accepted) -> Result<(), Outcome> {
         data: accepted.redacted.clone(),
         rule: Some(accepted.rule.clone()),
         approval: approval(accepted),
-        ..record(core, &accepted.asked, Verdict::Started)
+        ..record(
+            core,
+            &accepted.asked,
+            (Verdict::Started, RecordClass::Change),
+        )
     };
     core.audit.record(&record).map_err(|error| Outcome {
         status: Status::Other,
@@ -31,8 +35,18 @@ pub(super) fn begun(core: &Core, accepted: &Accepted) -> Result<(), Outcome> {
     })
 }
 
-/// After the action.
-pub(super) fn ended(core: &Core, accepted: &Accepted, outcome: &Outcome) {
+/// After the action. One that never began, because the node was busy or could not remember the request, is recorded as refused.
+pub(super) fn ended(core: &Core, accepted: &Accepted, outcome: &Outcome, began: bool) {
+    let verdict = if began {
+        Verdict::Executed
+    } else {
+        Verdict::Refused
+    };
+    let class = if accepted.read_only {
+        RecordClass::Read
+    } else {
+        RecordClass::Change
+    };
     let ended = Record {
         data: accepted.redacted.clone(),
         rule: Some(accepted.rule.clone()),
@@ -40,7 +54,7 @@ pub(super) fn ended(core: &Core, accepted: &Accepted, outcome: &Outcome) {
         status: Some(outcome.status),
         reason: outcome.reason.as_ref().map(Reason::word),
         took_ms: Some(u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX)),
-        ..record(core, &accepted.asked, Verdict::Executed)
+        ..record(core, &accepted.asked, (verdict, class))
     };
     write(core, &ended);
 }
@@ -60,7 +74,7 @@ pub(super) fn refused(core: &Core, refused: &Refused) {
         rule,
         status: Some(refused.status),
         reason: refused.reason.as_ref().map(Reason::word),
-        ..record(core, &refused.asked, verdict)
+        ..record(core, &refused.asked, (verdict, RecordClass::Refusal))
     };
     write(core, &refusal);
 }
@@ -75,14 +89,16 @@ fn approval(accepted: &Accepted) -> Option<Approval> {
     })
 }
 
-fn record(core: &Core, asked: &Asked, verdict: Verdict) -> Record {
+fn record(core: &Core, asked: &Asked, (verdict, class): (Verdict, RecordClass)) -> Record {
     let request = &asked.request;
     Record {
+        class,
         time: core.clock.now(),
         verdict,
         request: request.id,
         caller: request.caller.clone(),
         caller_key: Some(asked.caller.key.to_string()),
+        caller_role: asked.caller.role,
         collective: request.collective.clone(),
         agent: request.agent.clone(),
         action: request.action.clone(),

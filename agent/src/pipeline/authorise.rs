@@ -5,7 +5,7 @@
 
 use muster_wire::filter::{Known, Progress};
 use muster_wire::identity::Name;
-use muster_wire::policy::{Decision, PolicySet, Question};
+use muster_wire::policy::{Decision, PolicyPrincipal, PolicySet, Question};
 use muster_wire::status::{Reason, Status};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -97,10 +97,11 @@ fn judge<'p>(
     known: &Known,
 ) -> Progress<'p, Result<Grant, Denial>> {
     let request = &accepted.asked.request;
+    let caller = PolicyPrincipal::of(&accepted.asked.caller);
     let ask = |agent: &Name, action: &Name| {
         core.view(|node| {
             let question = Question {
-                caller: &request.caller,
+                caller: &caller,
                 agent,
                 action,
                 node,
@@ -165,9 +166,10 @@ fn source_read(core: &Core, accepted: &Accepted) -> Option<Result<(Name, Name), 
 fn denied(core: &Core, accepted: Accepted, rule: String) -> Stop {
     core.counters.denied.count();
     let request = &accepted.asked.request;
+    let caller = PolicyPrincipal::of(&accepted.asked.caller);
     let message = format!(
-        "{} may not ask for {} {} here: {rule}",
-        request.caller, request.agent, request.action
+        "{caller} may not ask for {} {} here: {rule}",
+        request.agent, request.action
     );
     let reason = Some(Reason::Denied { rule });
     Stop::refused(accepted.asked, Status::Other, message, reason)

@@ -15,21 +15,21 @@ use tokio_util::sync::CancellationToken;
 use super::Accepted;
 use crate::core::Core;
 
-/// Runs the action to an outcome. What changes the node is first remembered on disk, so that it cannot run a second time even after
+/// Runs the action to an outcome, and says whether it began. What changes the node is first remembered on disk, so that it cannot run a second time even after
 /// a crash.
 pub(super) async fn run(
     core: &Arc<Core>,
     accepted: &mut Accepted,
     stopping: &CancellationToken,
     progress: Sink,
-) -> Outcome {
+) -> (Outcome, bool) {
     if !accepted.read_only {
         let remembered = remember(core, accepted.asked.remembered).await;
         accepted.asked.watch.lap(StageName::Journal);
         if let Err(message) = remembered {
             accepted.asked.watch.refused();
             core.tallies.refused(StageName::Journal, "");
-            return Outcome {
+            let refused = Outcome {
                 status: Status::Other,
                 message,
                 reason: None,
@@ -37,6 +37,7 @@ pub(super) async fn run(
                 queued: Duration::ZERO,
                 took: Duration::ZERO,
             };
+            return (refused, false);
         }
     }
     let registry = Arc::clone(&accepted.registry);
@@ -51,18 +52,20 @@ pub(super) async fn run(
         }
     };
     accepted.asked.watch.dispatched(&outcome);
-    if outcome.never_had_its_turn() {
+    let began = !outcome.never_had_its_turn();
+    if !began {
         core.tallies.refused(StageName::Queue, "busy");
     }
     if outcome.reason == Some(Reason::Cancelled) && stopping.is_cancelled() {
         let message = "the daemon stopped before the action was done".to_owned();
-        return Outcome {
+        let stopped = Outcome {
             message,
             reason: Some(Reason::Stopping),
             ..outcome
         };
+        return (stopped, began);
     }
-    outcome
+    (outcome, began)
 }
 
 /// Runs an action that answers from memory and changes nothing, here and now; nothing if it is another, or must wait for its turn.

@@ -1,5 +1,6 @@
 //! Stage 3: neither too old, nor from the future, nor seen before.
 
+use muster_wire::Millis;
 use muster_wire::fresh::{self, Insertion, Stale};
 use muster_wire::limits;
 use muster_wire::status::{Reason, Status};
@@ -40,10 +41,45 @@ pub(super) fn judge(core: &Core, mut asked: Asked) -> Result<Asked, Stop> {
         Ok(Insertion::Fresh) => asked.remembered = true,
         Err(error) => tracing::error!(%error, "a restart would not remember this request"),
     }
-    match stale {
-        None => Ok(asked),
-        Some(stale) => Err(refuse(core, asked, &stale)),
+    if let Some(age) = core.trust_freshness().expired_age(now) {
+        return Err(refuse_unconfirmed(asked, age));
     }
+    if let Some(stale) = stale {
+        return Err(refuse(core, asked, &stale));
+    }
+    let request = &asked.request;
+    if core
+        .seen
+        .may_be_forgotten(request.issued_at, request.ttl, core.skew)
+    {
+        return Err(refuse_forgotten(core, asked, now));
+    }
+    Ok(asked)
+}
+
+/// It is fresh, but an earlier daemon may have carried it out, whose journal is gone.
+fn refuse_forgotten(core: &Core, asked: Asked, now: Millis) -> Stop {
+    core.counters.ttlexpired.count();
+    let age_ms = now.saturating_sub(asked.request.issued_at);
+    let reason = Some(Reason::Expired {
+        age_ms: i64::try_from(age_ms).unwrap_or(i64::MAX),
+    });
+    let message = "the request was issued before this daemon started, and the node's journal of seen requests from before is gone; \
+                   send it again"
+        .to_owned();
+    Stop::refused(asked, Status::Other, message, reason)
+}
+
+/// Refuses because the node does not know whether the caller was revoked meanwhile.
+fn refuse_unconfirmed(asked: Asked, age: Millis) -> Stop {
+    let message = format!(
+        "this node could not confirm for {} s that its account token is the newest, longer than trust.max_age_seconds; see `rpc doctor`",
+        age / 1000
+    );
+    let reason = Some(Reason::Expired {
+        age_ms: i64::try_from(age).unwrap_or(i64::MAX),
+    });
+    Stop::refused(asked, Status::Other, message, reason)
 }
 
 fn refuse(core: &Core, asked: Asked, stale: &Stale) -> Stop {

@@ -226,8 +226,7 @@ async fn settle(
     stopping: &CancellationToken,
 ) -> Result<Accepted, Stop> {
     let asked = open.asked();
-    let key = Some(asked.caller.key.to_string());
-    let mut lookups = Lookups::new(core, &asked.request, key, stopping);
+    let mut lookups = Lookups::new(core, &asked.request, &asked.caller, stopping);
     let accepted = match open {
         Open::Meant(asked) => {
             let settled = matches::settle(core, *asked, &mut lookups).await;
@@ -300,7 +299,7 @@ pub fn at_once(
         return Err(accepted);
     }
     match dispatch::at_once(core, &mut accepted) {
-        Some(outcome) => Ok(ended(core, &mut accepted, &outcome, None, bus)),
+        Some(outcome) => Ok(ended(core, &mut accepted, (&outcome, true), None, bus)),
         None => Err(accepted),
     }
 }
@@ -333,7 +332,7 @@ async fn carry_out(
         count(core, &accepted, &refused);
         return reply::outcome(core, &accepted.asked, &refused, (None, bus.max_payload()));
     }
-    let (outcome, told) = if let Some(listener) = accepted.asked.listener() {
+    let ((outcome, began), told) = if let Some(listener) = accepted.asked.listener() {
         let (sink, source) = channel();
         let work = async {
             let outcome = dispatch::run(core, &mut accepted, stopping, sink).await;
@@ -347,19 +346,19 @@ async fn carry_out(
         let outcome = dispatch::run(core, &mut accepted, stopping, Sink::default()).await;
         (outcome, None)
     };
-    ended(core, &mut accepted, &outcome, told, bus)
+    ended(core, &mut accepted, (&outcome, began), told, bus)
 }
 
 /// The action has ended: that is counted, recorded and answered.
 fn ended(
     core: &Core,
     accepted: &mut Accepted,
-    outcome: &Outcome,
+    (outcome, began): (&Outcome, bool),
     told: Option<Told>,
     bus: &Bus,
 ) -> Option<Outgoing> {
     count(core, accepted, outcome);
-    audit::ended(core, accepted, outcome);
+    audit::ended(core, accepted, outcome, began);
     accepted.asked.watch.lap(StageName::Audit);
     reply::outcome(core, &accepted.asked, outcome, (told, bus.max_payload()))
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use muster_bus::Bytes;
 use muster_host::Outcome;
 use muster_wire::limits;
+use muster_wire::policy::PolicyPrincipal;
 use muster_wire::progress::Told;
 use muster_wire::reply::Reply;
 use muster_wire::sign::{Kind, SealError, seal};
@@ -77,7 +78,8 @@ fn told(core: &Core, refused: &Refused) -> (String, Option<Reason>) {
     match &refused.reason {
         Some(Reason::Denied { .. }) if !core.authority.tell_rules => {
             let request = &refused.asked.request;
-            let (caller, agent, action) = (&request.caller, &request.agent, &request.action);
+            let caller = PolicyPrincipal::of(&refused.asked.caller);
+            let (agent, action) = (&request.agent, &request.action);
             let message = format!("{caller} may not ask for {agent} {action} here");
             let rule = "the node's policy, which it does not tell".to_owned();
             (message, Some(Reason::Denied { rule }))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_wire::content::digest_contents;
 use muster_wire::status::Status;
 
 use super::{Accepted, Asked, Stop};
@@ -34,7 +35,7 @@ pub(super) fn inputs(core: &Core, asked: Asked) -> Result<Accepted, Stop> {
     let wanted = asked.request.timeout.map(Duration::from_millis);
     let most = ddl.timeout_of(schema);
     Ok(Accepted {
-        redacted: schema.redact(&input),
+        redacted: digest_contents(&schema.redact(&input)).0,
         read_only: schema.read_only(),
         timeout: wanted.map_or(most, |wanted| wanted.min(most)),
         dangerous: schema.dangerous(),

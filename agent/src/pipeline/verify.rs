@@ -4,14 +4,15 @@ use std::time::Instant;
 
 use muster_api::system::error::chain;
 use muster_wire::sign::open_request;
-use muster_wire::subject::{Address, inbox_prefix};
+use muster_wire::subject::{Address, AnswerAddress};
 use muster_wire::trace::StageName;
 
 use super::watch::Watch;
 use super::{Asked, Incoming, Unproven};
 use crate::core::Core;
 
-/// Verifies the message, and takes its reply subject only if it is below the caller's own inbox: a reply subject is not signed.
+/// Verifies the message. Of its reply subject only the word of the caller's own address is taken, because a reply subject is not signed; the
+/// answer goes there under this node's name.
 pub(super) fn open(core: &Core, incoming: &Incoming, address: &Address) -> Result<Asked, Unproven> {
     let trust = core.trust.get();
     let opened = open_request(
@@ -35,14 +36,13 @@ pub(super) fn open(core: &Core, incoming: &Incoming, address: &Address) -> Resul
     })?;
     core.counters.validated.count();
     core.tallies.came(core.clock.now());
-    let inbox = format!("{}.", inbox_prefix(&opened.caller.key.to_string()));
-    let reply_to = incoming
-        .reply_to
-        .as_ref()
-        .filter(|subject| subject.starts_with(&inbox));
-    let wanted = opened.request.reply;
+    let wanted = incoming.reply_to.as_ref().filter(|_| opened.request.reply);
+    let reply_to = wanted.and_then(|subject| {
+        let address = AnswerAddress::from_reply_subject(subject, &opened.caller.key.to_string())?;
+        Some(address.of_node(core.identity()))
+    });
     Ok(Asked {
-        reply_to: reply_to.filter(|_| wanted).cloned(),
+        reply_to,
         request: opened.request,
         caller: opened.caller,
         remembered: false,

@@ -23,9 +23,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::crowd::{Crowd, CrowdError};
 use super::member::Member;
 use super::mould::Mould;
-use crate::assemble;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::{assemble, state_lock};
 
 /// Nodes that connect at the same time.
 const CONNECTING: usize = 64;
@@ -81,7 +81,7 @@ async fn live(wanted: &Virtual, config: &Config) -> anyhow::Result<()> {
     let hear = |kind| signal(kind).context("cannot receive signals");
     let mut terminate = hear(SignalKind::terminate())?;
     let mut interrupt = hear(SignalKind::interrupt())?;
-    let _until_the_end = assemble::possess(&config.paths.state).await?;
+    let _until_the_end = state_lock::possess(&config.paths.state).await?;
     let maker = Maker::new(wanted, config)?;
     tokio::select! {
         started = maker.start(wanted.nodes) => started?,

@@ -131,6 +131,9 @@ pub enum BundleFileError {
         #[source]
         source: serde_json::Error,
     },
+    /// Without an account token nobody is known to be revoked.
+    #[error("no account token of the operator is known here, and so nothing of revoked signers: none was given, none is configured, and {} has none", .0.display())]
+    NoAccount(PathBuf),
     /// Nobody can be asked.
     #[error("there is nobody to ask whether {0} may be removed, and --yes was not given")]
     NobodyToAsk(String),
@@ -143,6 +146,9 @@ impl BundleFileError {
     /// Next steps, one line each.
     pub fn hints(&self) -> Vec<String> {
         let hint = match self {
+            Self::NoAccount(_) => {
+                "give the newest one with --account, or the node's state directory with --state"
+            }
             Self::Older { .. } => "--downgrade installs it all the same",
             Self::Changed { .. } => {
                 "move away what is to be kept; then `rpc plugin remove` and install again"

@@ -85,7 +85,9 @@ impl Error {
             Self::Policy(error) => error.hints(),
             Self::Demo(error) => error.hints(),
             Self::Bundle(error) => error.hints(),
-            Self::Push(PushError::Refused(_) | PushError::Stores(_))
+            Self::Push(
+                PushError::Refused(_) | PushError::Stores(_) | PushError::NotReserved { .. },
+            )
             | Self::Inventory(_)
             | Self::Generate(_)
             | Self::Output(_)

@@ -89,15 +89,17 @@ pub fn create_secret(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     write_new(path, bytes, 0o600).map_err(failed("write", path))
 }
 
-/// Adds to the end of a public file.
+/// Adds to the end of a public file. The mode is set each time, so that neither the umask nor an older version leaves the file open.
 pub fn append(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let failed = failed("write", path);
     let mut file = OpenOptions::new()
         .append(true)
         .create(true)
+        .mode(0o644)
         .open(path)
         .map_err(&failed)?;
-    file.write_all(bytes)
+    file.set_permissions(Permissions::from_mode(0o644))
+        .and_then(|()| file.write_all(bytes))
         .and_then(|()| file.sync_all())
         .map_err(failed)
 }

@@ -15,9 +15,13 @@ mod issue;
 mod layout;
 pub mod ledger;
 pub mod lifetime;
+pub mod names;
 mod newcomers;
 mod profile;
+mod prune;
 pub mod push;
+#[cfg(test)]
+mod testing;
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;

@@ -106,6 +106,7 @@ impl ReplyFilter {
             identity: reply.node.as_str(),
             facts: &words,
             classes: &[],
+            classes_known: true,
             agents: &[],
             collectives: &[],
         };

@@ -280,6 +280,7 @@ impl<'a> Seen<'a> {
             identity: self.identity.as_str(),
             facts: &self.node.facts,
             classes: &self.classes,
+            classes_known: true,
             agents: &self.node.agents,
             collectives: &self.node.collectives,
         }

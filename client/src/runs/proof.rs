@@ -48,14 +48,15 @@ pub fn prove(spans: &[Span]) -> Option<Proof> {
     let first = spans.iter().map(|span| span.start).min()?;
     let last = spans.iter().map(|span| span.end).max()?;
     let took = |span: &Span| Duration::from_millis(span.end.saturating_sub(span.start));
-    let starts = spans.iter().map(|span| (span.start, true));
-    let ends = spans.iter().map(|span| (span.end, false));
+    // A run without length never ran beside another; its end would sort before its start and leave it counted for good.
+    let lasting = || spans.iter().filter(|span| span.end > span.start);
+    let starts = lasting().map(|span| (span.start, true));
+    let ends = lasting().map(|span| (span.end, false));
     let mut changes: Vec<(Millis, bool)> = starts.chain(ends).collect();
     // `false` sorts first: who ends makes room before the next one begins.
     changes.sort_unstable();
     let (mut running, mut highest) = (0_usize, 0_usize);
     for (_, begins) in changes {
-        // A run without length ends before it begins, and is never one of several.
         running = if begins {
             running + 1
         } else {
@@ -101,6 +102,14 @@ mod tests {
         assert!((proof.ratio(2).unwrap() - 2.0).abs() < 1e-9);
         assert_eq!(prove(&[]), None);
         assert_eq!(prove(&spans(&[(7, 7)])).unwrap().ratio(1), None);
+    }
+
+    #[test]
+    fn runs_without_length_never_count_as_running() {
+        let proof = prove(&spans(&[(5, 5), (6, 6), (7, 7)])).unwrap();
+        assert_eq!((proof.runs, proof.highest), (3, 0));
+        let proof = prove(&spans(&[(5, 5), (6, 9), (8, 8)])).unwrap();
+        assert_eq!(proof.highest, 1);
     }
 
     proptest! {

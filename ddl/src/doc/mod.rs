@@ -8,7 +8,7 @@ mod text;
 
 use serde_json::{Map, Value};
 
-use crate::schema::{Action, Ddl, Input, Metadata, Output};
+use crate::schema::{Action, ActionClass, Ddl, Input, Metadata, Output};
 
 pub use data::data_markdown;
 pub use markdown::markdown;
@@ -71,10 +71,14 @@ fn action_facts(action: &Action) -> Vec<Fact> {
     if action.streams() {
         facts.push(("Progress", "told while it runs".to_owned()));
     }
-    if action.dangerous() {
-        let demand = "a node may demand that a second person approves it";
-        facts.push(("Dangerous", demand.to_owned()));
-    }
+    let class = match action.class() {
+        ActionClass::Read => "read",
+        ActionClass::Change => "change",
+        ActionClass::RootEquivalent => {
+            "root_equivalent; a node may demand that a second person approves it"
+        }
+    };
+    facts.push(("Class", class.to_owned()));
     if action.additional_input() {
         facts.push(("Further Inputs", "allowed, checked by the agent".to_owned()));
     }

@@ -10,6 +10,8 @@ mod aggregates;
 #[cfg(test)]
 mod builtins;
 #[cfg(test)]
+mod classes;
+#[cfg(test)]
 mod coercion;
 #[cfg(test)]
 mod documents;

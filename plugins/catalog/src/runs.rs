@@ -39,6 +39,7 @@ pub(crate) enum Source {
 /// How it is to be applied.
 #[derive(Debug, Default)]
 pub(crate) struct Wish {
+    /// Only a plan: the engine reads, and starts nothing that the catalog names.
     pub(crate) noop: bool,
     pub(crate) tags: Vec<String>,
     pub(crate) skip_tags: Vec<String>,
@@ -123,6 +124,11 @@ impl Work {
         let bytes = read(&*self.system, &state, &self.source)?;
         let catalog = Catalog::parse(&bytes, &self.host).map_err(|error| invalid(&error))?;
         let engine = Engine::new(Arc::clone(&self.system)).with_foreign(of_machine(&self.system));
+        let engine = if self.wish.noop {
+            engine.read_only()
+        } else {
+            engine
+        };
         let puppets = self.options.puppet_state.clone();
         let puppets = puppets.unwrap_or_else(|| puppet_state(self.system.root()));
         let patience = Duration::from_secs(self.options.lock_wait);

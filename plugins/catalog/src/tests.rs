@@ -1,5 +1,7 @@
 //! The agents through the doors that the host uses, on real files below a scratch directory.
 
+mod planning;
+
 use std::path::Path;
 use std::sync::Arc;
 

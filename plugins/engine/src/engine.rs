@@ -11,6 +11,7 @@ use crate::event::{Event, EventStatus};
 use crate::foreign::Foreign;
 use crate::munge;
 use crate::plan::{Change, ChangeOutcome, Plan, State};
+use crate::read_only::{ReadOnlySystem, UnevaluatedType};
 use crate::resource::{Resource, Value, Values};
 use crate::resource_type::{Cx, Generates, ResourceType, Siblings};
 use crate::schema::{RELATIONS, Schema};
@@ -25,6 +26,8 @@ pub struct Outcome {
     pub events: Vec<Event>,
     /// What was said meanwhile: a command's output, a message.
     pub log: Vec<String>,
+    /// Why a read-only engine did not evaluate the resource: what it would have had to run.
+    pub not_evaluated: Option<String>,
     /// The first thing that went wrong, if something did.
     pub error: Option<EngineError>,
 }
@@ -44,6 +47,7 @@ pub struct Engine {
     system: Arc<dyn System>,
     types: Arc<Vec<Box<dyn ResourceType>>>,
     foreign: Option<Arc<dyn Foreign>>,
+    read_only: bool,
 }
 
 impl Engine {
@@ -53,7 +57,24 @@ impl Engine {
             system,
             types: Arc::new(types::all()),
             foreign: None,
+            read_only: false,
         }
+    }
+
+    /// The same for plans of remote callers: changes nothing, and starts no program but the engine's own reading tools. What would
+    /// have to run another one is not evaluated, see [`EngineError::is_not_evaluated`]; so are types that are not the engine's own.
+    #[must_use]
+    pub fn read_only(&self) -> Self {
+        Self {
+            system: Arc::new(ReadOnlySystem::new(Arc::clone(&self.system))),
+            read_only: true,
+            ..self.clone()
+        }
+    }
+
+    /// Whether it only reads.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// The same, with somebody to ask about types that are not the engine's own.
@@ -148,13 +169,15 @@ impl Engine {
             resource: resource.reference(),
             events: Vec::new(),
             log: Vec::new(),
+            not_evaluated: None,
             error: None,
         };
         let planned = self
             .type_named(&resource.type_name)
             .and_then(|known| plan(&*known, &cx, resource).map(|plan| (known, plan)));
         match planned {
-            Ok((_, plan)) if noop || resource.flag("noop") => {
+            Err(error) if error.is_not_evaluated() => outcome.not_evaluated = Some(error.reason()),
+            Ok((_, plan)) if noop || self.read_only || resource.flag("noop") => {
                 let planned =
                     |change: &Change| change.event(&outcome.resource, &ChangeOutcome::Planned);
                 outcome.events = plan.changes.iter().map(planned).collect();
@@ -294,7 +317,13 @@ impl Engine {
             None => None,
         };
         foreign
-            .map(Known::Foreign)
+            .map(|known| {
+                if self.read_only {
+                    Known::Foreign(Arc::new(UnevaluatedType::new(known)))
+                } else {
+                    Known::Foreign(known)
+                }
+            })
             .ok_or_else(|| EngineError::UnknownType {
                 name: name.to_owned(),
                 suggestion: munge::nearest(name, self.types().map(|schema| schema.type_name)),

@@ -71,6 +71,14 @@ pub enum EngineError {
         /// Why nobody can be asked, and what to do.
         problem: String,
     },
+    /// A plan for a remote caller does not look at the resource: that would start a program of the caller's choosing.
+    #[error("{resource}: {problem}")]
+    NotEvaluated {
+        /// `Augeas[hosts]`.
+        resource: String,
+        /// What would have to be run.
+        problem: String,
+    },
     /// A tool ran and said no, or the machine lacks what the type needs.
     #[error("{resource}: {problem}")]
     Failed {
@@ -116,7 +124,9 @@ impl EngineError {
     pub fn reason(&self) -> String {
         let words = match self {
             Self::System { doing, .. } => doing.clone(),
-            Self::Failed { problem, .. } | Self::Refused { problem, .. } => problem.clone(),
+            Self::Failed { problem, .. }
+            | Self::Refused { problem, .. }
+            | Self::NotEvaluated { problem, .. } => problem.clone(),
             other => other.to_string(),
         };
         with_causes(words, self)
@@ -125,6 +135,18 @@ impl EngineError {
     /// The whole message in one line, causes included.
     pub fn line(&self) -> String {
         chain(self)
+    }
+
+    /// Whether the resource was left unevaluated by a read-only engine, rather than refused by the machine.
+    pub fn is_not_evaluated(&self) -> bool {
+        matches!(
+            self,
+            Self::NotEvaluated { .. }
+                | Self::System {
+                    source: SystemError::NotAllowed { .. },
+                    ..
+                }
+        )
     }
 
     /// Whether the request was wrong, rather than the machine: nothing was changed, and asking again is no use.

@@ -30,6 +30,7 @@ pub mod munge;
 pub mod plan;
 pub mod providers;
 pub mod puppet;
+mod read_only;
 mod redact;
 pub mod report;
 pub mod resource;

@@ -1,10 +1,11 @@
-//! Which paths may be touched. A path is judged where it really leads: links on the way are followed first.
+//! Which paths may be touched. A path is judged after the links in it are resolved, and is then opened without following any.
 //!
-//! Whoever can swap a directory for a link between the judgement and the deed can already write there.
+//! The judgement holds for what is opened: a directory that is replaced by a link in between makes the call fail.
 
 use std::path::{Component, Path, PathBuf};
 
 use muster_api::ActionError;
+use muster_api::system::confined::{ConfinedEntry, ConfinedFile, ConfinedRoot, EntryStatus};
 use muster_api::system::error::chain;
 use muster_api::system::{FileKind, System};
 
@@ -13,25 +14,60 @@ use crate::Options;
 /// Most links on the way of one path.
 const LINKS: usize = 40;
 
+/// Secrets and grants of rights of the machine. The configuration cannot open them.
+const PROTECTED_PATHS: [&str; 11] = [
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/security/opasswd",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/muster",
+    "/var/lib/muster",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+];
+/// Where SSH keeps the host's keys.
+const SSH_DIRECTORY: &str = "/etc/ssh";
+
 /// The rules.
 #[derive(Debug)]
 pub(crate) struct Fence {
     options: Options,
+    /// Of the daemon, as paths of the host.
+    daemon_paths: Vec<PathBuf>,
+}
+
+/// A path that may be touched, with its directory held open.
+#[derive(Debug)]
+pub(crate) struct AdmittedPath {
+    /// Without links.
+    pub(crate) path: PathBuf,
+    /// Absent when the directory above does not exist.
+    pub(crate) entry: Option<ConfinedEntry>,
+    /// Files that may not be touched, by device and inode: a hard link gives them another path.
+    denied_files: Vec<EntryStatus>,
+    /// Places that may not be touched.
+    denied_places: Vec<PathBuf>,
 }
 
 impl Fence {
-    pub(crate) fn new(options: Options) -> Self {
-        Self { options }
+    pub(crate) fn new(options: Options, daemon_paths: Vec<PathBuf>) -> Self {
+        Self {
+            options,
+            daemon_paths,
+        }
     }
 
-    /// Where the path really leads, if it may be touched: its last name as it is, or with `follow` what a link there leads
+    /// Opens the directory of a path that may be touched: its last name as it is, or with `follow` what a link there leads
     /// to. Blocks.
     pub(crate) fn admit(
         &self,
         system: &dyn System,
         path: &str,
         follow: bool,
-    ) -> Result<PathBuf, ActionError> {
+    ) -> Result<AdmittedPath, ActionError> {
         let asked = Path::new(path);
         let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
         if !asked.is_absolute() || !asked.components().all(plain) || path.contains('\0') {
@@ -42,34 +78,105 @@ impl Fence {
             return Err(ActionError::invalid(message));
         }
         let real = resolve(system, asked, follow)?;
-        self.judge(asked)?;
-        self.judge(&real)?;
-        Ok(real)
+        let denied_places = self.denied_places(system);
+        self.judge(asked, &denied_places)?;
+        self.judge(&real, &denied_places)?;
+        let root = ConfinedRoot::open(system.root()).map_err(|error| failed(&error))?;
+        let status = |place: &PathBuf| root.entry(place).ok()??.status().ok()?;
+        let is_file = |status: &EntryStatus| status.metadata.kind == FileKind::File;
+        let denied_files = denied_places.iter().filter_map(status).filter(is_file);
+        Ok(AdmittedPath {
+            entry: root.entry(&real).map_err(|error| failed(&error))?,
+            denied_files: denied_files.collect(),
+            denied_places,
+            path: real,
+        })
     }
 
-    fn judge(&self, path: &Path) -> Result<(), ActionError> {
-        let Options { allow, deny } = &self.options;
-        let denied = |rule: &str| {
-            let message = format!("{} may not be touched on this node", path.display());
-            Err(ActionError::denied(
-                message,
-                format!("plugins.filemgr.{rule}"),
-            ))
-        };
-        if deny.iter().any(|place| path.starts_with(place)) {
-            return denied("deny");
+    fn judge(&self, path: &Path, denied_places: &[PathBuf]) -> Result<(), ActionError> {
+        let unnumbered = without_number(path);
+        let closed = |place: &PathBuf| path.starts_with(place) || unnumbered == *place;
+        if denied_places.iter().any(closed) || is_host_key(path) {
+            return Err(denied(path, "deny"));
         }
+        let allow = &self.options.allow;
         if !allow.iter().any(|place| path.starts_with(place)) {
-            return denied("allow");
+            return Err(denied(path, "allow"));
         }
         Ok(())
     }
 
-    /// Whether something below this directory is out of bounds; then it is not removed as a whole.
-    pub(crate) fn is_crossed(&self, directory: &Path) -> bool {
-        let deny = &self.options.deny;
-        deny.iter().any(|place| place.starts_with(directory))
+    /// Every place that may not be touched, as it is written and where its links lead.
+    fn denied_places(&self, system: &dyn System) -> Vec<PathBuf> {
+        let inside = |path: &PathBuf| {
+            let below = path.strip_prefix(system.root()).ok()?;
+            Some(Path::new("/").join(below))
+        };
+        let mut places: Vec<PathBuf> = PROTECTED_PATHS.iter().map(PathBuf::from).collect();
+        places.extend(self.options.deny.iter().cloned());
+        places.extend(self.daemon_paths.iter().filter_map(inside));
+        let real = places
+            .iter()
+            .filter_map(|place| resolve(system, place, true).ok());
+        let real: Vec<PathBuf> = real.collect();
+        places.extend(real);
+        places.sort();
+        places.dedup();
+        places
     }
+}
+
+impl AdmittedPath {
+    /// Whether something below this directory may not be touched; then it is not removed as a whole.
+    pub(crate) fn holds_denied_place(&self) -> bool {
+        let ssh = Path::new(SSH_DIRECTORY);
+        let mut places = self.denied_places.iter().map(PathBuf::as_path);
+        places.any(|place| place.starts_with(&self.path)) || ssh.starts_with(&self.path)
+    }
+
+    /// Opens the file or directory; nothing when it does not exist. A hard link to a denied file is denied, and so is any
+    /// hard link to a file that not every user may read: it may be a file of a place that is closed.
+    pub(crate) fn open(&self) -> Result<Option<ConfinedFile>, ActionError> {
+        let Some(entry) = &self.entry else {
+            return Ok(None);
+        };
+        if entry.status().map_err(|error| failed(&error))?.is_none() {
+            return Ok(None);
+        }
+        let file = entry.open().map_err(|error| failed(&error))?;
+        let status = file.status();
+        let same = |other: &EntryStatus| status.is_same_file(other);
+        let hidden = status.is_hard_linked() && !file.is_world_readable();
+        if hidden || self.denied_files.iter().any(same) {
+            return Err(denied(&self.path, "deny"));
+        }
+        Ok(Some(file))
+    }
+}
+
+fn denied(path: &Path, rule: &str) -> ActionError {
+    let message = format!("{} may not be touched on this node", path.display());
+    ActionError::denied(message, format!("plugins.filemgr.{rule}"))
+}
+
+/// The path without a number at its end: `audit.log.3` is an older part of `audit.log`.
+fn without_number(path: &Path) -> PathBuf {
+    let number = path.extension().and_then(|end| end.to_str());
+    match number {
+        Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => path.with_extension(""),
+        _ => path.to_owned(),
+    }
+}
+
+/// Whether this is a private SSH host key, as `sshd` and its packages name them.
+fn is_host_key(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    path.starts_with(SSH_DIRECTORY)
+        && name.is_some_and(|name| {
+            name.starts_with("ssh_host_")
+                && name.contains("_key")
+                && path.extension().is_none_or(|end| end != "pub")
+        })
 }
 
 /// Follows the links on the way of an absolute path.
@@ -121,42 +228,68 @@ pub(crate) fn failed(error: &dyn std::error::Error) -> ActionError {
 
 #[cfg(test)]
 mod tests {
-    use muster_api::system::System;
-    use muster_api::system::fake::FakeSystem;
+    use std::os::unix::fs::symlink;
+    use std::path::{Path, PathBuf};
+
+    use muster_api::ActionError;
+    use muster_api::system::real::RealSystem;
     use muster_api::wire::status::Status;
     use proptest::prelude::*;
-    use std::path::Path;
 
     use super::Fence;
     use crate::Options;
 
     fn fence(allow: &[&str], deny: &[&str]) -> Fence {
         let paths = |texts: &[&str]| texts.iter().map(Into::into).collect();
-        Fence::new(Options {
+        let options = Options {
             allow: paths(allow),
             deny: paths(deny),
-        })
+        };
+        Fence::new(options, Vec::new())
     }
 
-    fn system() -> FakeSystem {
-        let system = FakeSystem::new();
-        system.file("/srv/app/log", "x");
-        system.file("/etc/shadow", "secret");
+    struct Machine {
+        _root: tempfile::TempDir,
+        system: RealSystem,
+    }
+
+    fn machine() -> Machine {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        std::fs::create_dir_all(at("srv/app")).unwrap();
+        std::fs::create_dir_all(at("etc")).unwrap();
+        std::fs::write(at("srv/app/log"), "x").unwrap();
+        std::fs::write(at("etc/shadow"), "secret").unwrap();
         for (target, link) in [
-            ("/etc/shadow", "/srv/app/link"),
-            ("../../etc", "/srv/app/up"),
-            ("/srv/app/loop", "/srv/app/loop"),
-            ("log", "/srv/app/near"),
+            ("/etc/shadow", "srv/app/link"),
+            ("../../etc", "srv/app/up"),
+            ("/srv/app/loop", "srv/app/loop"),
+            ("log", "srv/app/near"),
         ] {
-            system.symlink(Path::new(target), Path::new(link)).unwrap();
+            symlink(target, at(link)).unwrap();
         }
-        system
+        let system = RealSystem::new(root.path().to_owned());
+        Machine {
+            _root: root,
+            system,
+        }
+    }
+
+    fn admit(
+        machine: &Machine,
+        fence: &Fence,
+        path: &str,
+        follow: bool,
+    ) -> Result<PathBuf, ActionError> {
+        fence
+            .admit(&machine.system, path, follow)
+            .map(|admitted| admitted.path)
     }
 
     #[test]
-    fn links_lead_nobody_around_the_fence() {
-        let (system, fence) = (system(), fence(&["/srv"], &["/srv/secret"]));
-        let admit = |path: &str, follow| fence.admit(&system, path, follow);
+    fn links_do_not_lead_around_the_fence() {
+        let (machine, fence) = (machine(), fence(&["/srv"], &["/srv/secret"]));
+        let admit = |path: &str, follow| admit(&machine, &fence, path, follow);
         assert_eq!(
             admit("/srv/app/log", true).unwrap(),
             Path::new("/srv/app/log")
@@ -191,14 +324,19 @@ mod tests {
             let error = admit(path, true).unwrap_err();
             assert_eq!(error.status, Status::InvalidData, "{path:?}");
         }
-        assert!(fence.is_crossed(Path::new("/srv")) && !fence.is_crossed(Path::new("/srv/app")));
+        let crossed = |path: &str| {
+            let admitted = fence.admit(&machine.system, path, true).unwrap();
+            admitted.holds_denied_place()
+        };
+        assert!(crossed("/srv") && !crossed("/srv/app"));
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn whatever_is_admitted_lies_inside(path in "/(srv|app|up|link|near|etc|shadow|/|\\.\\.|\\.){0,8}") {
-            let (system, fence) = (system(), fence(&["/srv"], &[]));
-            if let Ok(real) = fence.admit(&system, &path, true) {
+        fn every_admitted_path_lies_inside(path in "/(srv|app|up|link|near|etc|shadow|/|\\.\\.|\\.){0,8}") {
+            let (machine, fence) = (machine(), fence(&["/srv"], &[]));
+            if let Ok(real) = admit(&machine, &fence, &path, true) {
                 prop_assert!(real.starts_with("/srv"), "{}", real.display());
             }
         }

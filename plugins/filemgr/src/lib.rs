@@ -1,12 +1,14 @@
 //! `filemgr`: looks at files of the node, reads them, makes empty ones, and removes them, within the paths that the node allows.
 //!
-//! Files are reached through the machine ([`muster_api::system::System`]) only. Contents are not written: that is a state to
-//! be kept, and a resource for `puppetral`.
+//! Files are reached by descriptor ([`muster_api::system::confined`]), below the machine's root. Contents are not written:
+//! that is a state to be kept, and a resource for `puppetral`.
 
 #![warn(missing_docs)]
 
 mod actions;
 mod fence;
+#[cfg(test)]
+mod race;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +26,7 @@ use fence::Fence;
 pub struct Options {
     /// Directories and files that may be touched, with everything below them.
     pub allow: Vec<PathBuf>,
-    /// Those of them that may not.
+    /// Those of them that may not. The machine's secrets and the daemon's own files are always denied as well.
     pub deny: Vec<PathBuf>,
 }
 
@@ -32,24 +34,16 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             allow: vec!["/".into()],
-            deny: [
-                "/etc/shadow",
-                "/etc/gshadow",
-                "/etc/muster",
-                "/proc",
-                "/sys",
-                "/dev",
-            ]
-            .map(PathBuf::from)
-            .to_vec(),
+            deny: ["/proc", "/sys", "/dev"].map(PathBuf::from).to_vec(),
         }
     }
 }
 
-/// The agent, with every action that its DDL declares.
-pub fn agent(options: Options) -> Result<Agent, AgentError> {
+/// The agent, with every action that its DDL declares. `daemon_paths` are the daemon's configuration, state, audit log and
+/// credentials, as paths of the host; no action touches them.
+pub fn agent(options: Options, daemon_paths: Vec<PathBuf>) -> Result<Agent, AgentError> {
     let document = ddl::builtin("filemgr").unwrap_or_default();
-    let fence = Arc::new(Fence::new(options));
+    let fence = Arc::new(Fence::new(options, daemon_paths));
     Agent::builder(document)?
         .action(actions::Status(Arc::clone(&fence)))
         .action(actions::List(Arc::clone(&fence)))

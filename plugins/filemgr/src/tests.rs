@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use crate::{Options, actions, agent};
 
-struct Machine {
-    root: tempfile::TempDir,
+pub(crate) struct Machine {
+    pub(crate) root: tempfile::TempDir,
     agent: Agent,
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         for name in ["etc", "srv/app/full", "srv/app/empty"] {
             std::fs::create_dir_all(root.path().join(name)).unwrap();
@@ -30,14 +30,16 @@ impl Machine {
         ] {
             std::fs::write(root.path().join(name), text).unwrap();
         }
+        symlink("/srv/state", root.path().join("srv/app/state")).unwrap();
         symlink("/etc/shadow", root.path().join("srv/app/link")).unwrap();
+        let state = root.path().canonicalize().unwrap().join("srv/state");
         Self {
             root,
-            agent: agent(Options::default()).unwrap(),
+            agent: agent(Options::default(), vec![state]).unwrap(),
         }
     }
 
-    async fn ask(&self, action: &str, input: Value) -> Result<Value, ActionError> {
+    pub(crate) async fn ask(&self, action: &str, input: Value) -> Result<Value, ActionError> {
         let declared = self.agent.ddl().action(action).unwrap();
         let input = declared.validate_input(input.as_object().unwrap()).unwrap();
         let node = TestNode::named("dev1.example.net").unwrap();
@@ -47,7 +49,7 @@ impl Machine {
         Ok(Value::Object(declared.validate_output(&output).unwrap()))
     }
 
-    async fn path(&self, action: &str, path: &str) -> Result<Value, ActionError> {
+    pub(crate) async fn path(&self, action: &str, path: &str) -> Result<Value, ActionError> {
         self.ask(action, json!({ "path": path })).await
     }
 
@@ -113,7 +115,7 @@ async fn files_are_looked_at_and_read() {
         .iter()
         .map(|entry| &entry["name"])
         .collect();
-    assert_eq!(names, ["empty", "full", "link", "log"]);
+    assert_eq!(names, ["empty", "full", "link", "log", "state"]);
     assert_eq!(
         machine.path("read", "/srv/app").await.unwrap_err().message,
         "/srv/app is no file"
@@ -130,6 +132,14 @@ async fn what_is_out_of_bounds_stays_unseen() {
         ("touch", "/etc/muster/x"),
         ("list", "/proc"),
         ("remove", "/etc/shadow"),
+        ("read", "/etc/shadow-"),
+        ("status", "/etc/gshadow-"),
+        ("touch", "/etc/sudoers.d/all"),
+        ("remove", "/etc/sudoers"),
+        ("read", "/etc/ssh/ssh_host_ed25519_key"),
+        ("read", "/srv/state/seen"),
+        ("remove", "/srv/state.1"),
+        ("read", "/srv/app/state/seen"),
     ] {
         let error = machine.path(action, path).await.unwrap_err();
         assert!(

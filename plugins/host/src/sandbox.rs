@@ -4,71 +4,31 @@
 //! starts itself once more as a helper (`rpcd exec-sandboxed`), whose one thread applies the plan to itself and then
 //! *becomes* the program. Nothing secret is in a plan: it is the helper's argument, which others can read.
 
+mod capabilities;
+mod landlocked;
+mod seccomp;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 #[expect(
     clippy::disallowed_types,
     reason = "the helper becomes the program; it starts none beside it"
 )]
 use std::process::Command;
 
-use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
-    RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, path_beneath_rules,
-};
+use landlock::{RulesetError, RulesetStatus};
 use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use serde::{Deserialize, Serialize};
 
-/// The kernel interface that confinement is written for; older kernels do what they know of it.
-const KERNEL: ABI = ABI::V5;
-
-/// What programs of any kind need to read: the system's programs, libraries, names and certificates, but not `/etc` as a
-/// whole, where keys are.
-const SYSTEM: [&str; 24] = [
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/usr",
-    "/opt",
-    "/nix/store",
-    "/proc",
-    "/sys/devices/system/cpu",
-    "/dev/zero",
-    "/dev/random",
-    "/dev/urandom",
-    "/etc/alternatives",
-    "/etc/group",
-    "/etc/hosts",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/nsswitch.conf",
-    "/etc/passwd",
-    "/etc/resolv.conf",
-    "/etc/ssl",
-];
-
-/// What every program may write to.
-const SINKS: [&str; 1] = ["/dev/null"];
-
-/// Whether this kernel can confine programs to files.
-pub fn kernel_confines() -> bool {
-    Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(ABI::V1))
-        .and_then(Ruleset::create)
-        .is_ok()
-}
+pub use landlocked::KernelSupport;
 
 /// A program, and what it may do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +48,8 @@ pub struct Plan {
     pub limits: ResourceLimits,
     /// Which files it may touch; absent: those that its user may.
     pub confinement: Option<Confinement>,
+    /// Whether it keeps the daemon's capabilities. Only for a program that is to run as root and is not confined.
+    pub keep_capabilities: bool,
 }
 
 /// A user by numbers, because names are not looked up in a program that gives up its rights.
@@ -126,8 +88,10 @@ pub struct Confinement {
     pub read: Vec<PathBuf>,
     /// Read, executed, and changed.
     pub write: Vec<PathBuf>,
-    /// TCP.
+    /// Internet sockets, TCP and UDP. Without it the program has a network namespace of its own.
     pub network: bool,
+    /// Unix sockets that other processes listen on: any that its user may connect to.
+    pub unix_sockets: bool,
     /// Whether a kernel that cannot see to this is a reason not to start.
     pub required: bool,
 }
@@ -161,6 +125,15 @@ pub enum SandboxError {
     /// The promise to gain no rights.
     #[error("cannot renounce new rights")]
     Renounce(#[source] Errno),
+    /// Capabilities.
+    #[error("cannot drop the capabilities")]
+    Capabilities(#[source] rustix::io::Errno),
+    /// A network namespace.
+    #[error("cannot make a network namespace")]
+    Network(#[source] Errno),
+    /// The filter of system calls.
+    #[error("cannot filter system calls")]
+    Seccomp(#[from] seccompiler::Error),
     /// Landlock.
     #[error("cannot confine the program to its files")]
     Landlock(#[from] RulesetError),
@@ -197,20 +170,34 @@ impl Plan {
         umask(Mode::S_IRWXG | Mode::S_IRWXO);
         self.limits.apply()?;
         // Rules name places that the new user might not be able to open: they are made first, and come into force last.
-        let rules = self.rules()?;
+        let rules = self
+            .confinement
+            .as_ref()
+            .map(|confinement| landlocked::rules(self, confinement))
+            .transpose()?;
+        if self
+            .confinement
+            .as_ref()
+            .is_some_and(|files| !files.network)
+        {
+            leave_network()?;
+        }
+        if !self.keep_capabilities {
+            capabilities::drop_bounding_set().map_err(SandboxError::Capabilities)?;
+        }
         if let Some(account) = &self.user {
             account.become_it()?;
         }
+        if !self.keep_capabilities {
+            capabilities::drop_own_sets().map_err(SandboxError::Capabilities)?;
+        }
         prctl::set_no_new_privs().map_err(SandboxError::Renounce)?;
-        if let Some(rules) = rules {
+        if let (Some(rules), Some(confinement)) = (rules, &self.confinement) {
             let status = rules.restrict_self()?;
-            let required = self
-                .confinement
-                .as_ref()
-                .is_some_and(|files| files.required);
-            if required && status.ruleset == RulesetStatus::NotEnforced {
+            if confinement.required && status.ruleset == RulesetStatus::NotEnforced {
                 return Err(SandboxError::Unconfined);
             }
+            seccomp::apply(confinement)?;
         }
         Err(self.exec())
     }
@@ -231,36 +218,13 @@ impl Plan {
             source,
         }
     }
+}
 
-    fn rules(&self) -> Result<Option<RulesetCreated>, SandboxError> {
-        let Some(confinement) = &self.confinement else {
-            return Ok(None);
-        };
-        let (all, read) = (AccessFs::from_all(KERNEL), AccessFs::from_read(KERNEL));
-        let ruleset = Ruleset::default()
-            .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(all)?;
-        let ruleset = if confinement.network {
-            ruleset
-        } else {
-            ruleset.handle_access(AccessNet::from_all(KERNEL))?
-        };
-        let own = self.program.parent().unwrap_or(Path::new("/"));
-        let readable = SYSTEM
-            .iter()
-            .map(Path::new)
-            .chain(std::iter::once(own))
-            .chain(confinement.read.iter().map(PathBuf::as_path));
-        let writable = SINKS
-            .iter()
-            .map(Path::new)
-            .chain(std::iter::once(self.directory.as_path()))
-            .chain(confinement.write.iter().map(PathBuf::as_path));
-        let rules = ruleset
-            .create()?
-            .add_rules(path_beneath_rules(readable, read))?
-            .add_rules(path_beneath_rules(writable, all))?;
-        Ok(Some(rules))
+/// Moves into a network namespace without interfaces. Only root can; the filter of system calls refuses sockets to all.
+fn leave_network() -> Result<(), SandboxError> {
+    match unshare(CloneFlags::CLONE_NEWNET) {
+        Ok(()) | Err(Errno::EPERM) => Ok(()),
+        Err(other) => Err(SandboxError::Network(other)),
     }
 }
 
@@ -324,6 +288,7 @@ mod tests {
                 required: true,
                 ..Confinement::default()
             }),
+            keep_capabilities: false,
         };
         let argument = plan.to_argument().unwrap();
         assert_eq!(Plan::from_argument(&argument).unwrap(), plan);

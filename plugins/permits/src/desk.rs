@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use muster_api::wire::Millis;
 use muster_api::wire::identity::{Identity, Name};
-use muster_api::wire::stores::PERMITS;
+use muster_api::wire::stores::{PERMIT_SLOTS, PERMITS};
 use muster_bus::{Bucket, Bus, Bytes, StoreError, Watch};
 use serde::Serialize;
 use tokio::sync::{OnceCell, watch};
@@ -18,7 +18,8 @@ use uuid::Uuid;
 use crate::LEASE;
 use crate::permit::{Permit, Place};
 use crate::pool::{Party, Pool, Reckoning};
-use crate::record::{Claim, Sign, Wait};
+use crate::record::{Claim, Sign, Wait, pool_of};
+use crate::slots::Slots;
 
 /// Longest pause between two looks at a pool in which nothing seems to happen.
 const LOOK: Duration = Duration::from_secs(5);
@@ -76,6 +77,14 @@ pub enum PermitError {
         #[source]
         source: StoreError,
     },
+    /// The node takes part in as many pools as it can.
+    #[error(
+        "no permit of the pool {pool}: this node takes part in {PERMIT_SLOTS} pools already, which is the most"
+    )]
+    TooManyPools {
+        /// The pool.
+        pool: Name,
+    },
     /// Others held the pool all the time.
     #[error("no permit of the pool {pool} within {} s; it is held by {holders}", patience.as_secs())]
     Full {
@@ -100,6 +109,7 @@ pub struct Desk {
     node: Identity,
     bus: Arc<watch::Sender<Option<Bus>>>,
     bucket: Arc<OnceCell<Bucket>>,
+    slots: Slots,
     held: Arc<Mutex<BTreeMap<(Name, Uuid), CancellationToken>>>,
     turns: Arc<Mutex<HashMap<Name, Arc<tokio::sync::Mutex<()>>>>>,
 }
@@ -111,6 +121,7 @@ impl Desk {
             node,
             bus: Arc::new(watch::Sender::new(None)),
             bucket: Arc::default(),
+            slots: Slots::default(),
             held: Arc::default(),
             turns: Arc::default(),
         }
@@ -165,6 +176,7 @@ impl Desk {
         let place = self.place(pool, run, lease).await?;
         let sent = Instant::now();
         let claim = Claim {
+            pool: pool.clone(),
             run,
             priority: 0,
             limit: u32::MAX,
@@ -181,15 +193,16 @@ impl Desk {
 
     /// Who holds the pool and who waits for it, at this moment.
     pub async fn look(&self, pool: &Name) -> Result<(Millis, Vec<Party>, Vec<Party>), PermitError> {
-        let place = self.place(pool, Uuid::nil(), LEASE).await?;
+        let bucket = self.bucket().await?;
         let entries = async {
             // What was written last tells the broker's time.
-            let bucket = &place.bucket;
-            if !self.holds_any(pool) {
+            if !self.holds_any(pool)
+                && let Ok(place) = self.place(pool, Uuid::nil(), LEASE).await
+            {
                 place.beat().await;
                 bucket.delete(&place.key(Sign::Beat)).await?;
             }
-            let mut watch = bucket.watch(&format!("{pool}.>")).await?;
+            let mut watch = bucket.watch(">").await?;
             let mut state = State::new(pool.clone());
             while !watch.is_current() && state.take(&mut watch).await? {}
             Ok(state)
@@ -206,8 +219,8 @@ impl Desk {
             .list(">")
             .await
             .map_err(|source| PermitError::Open { source })?;
-        let names = entries.iter().filter_map(|entry| Sign::read(&entry.key));
-        let names: BTreeSet<Name> = names.map(|(pool, _, _)| pool).collect();
+        let values = entries.iter().filter_map(|entry| entry.value.as_deref());
+        let names: BTreeSet<Name> = values.filter_map(pool_of).collect();
         Ok(names.into_iter().collect())
     }
 
@@ -251,7 +264,7 @@ impl Desk {
         let bus = known.ok().and_then(Result::ok).and_then(|bus| bus.clone());
         let bus = bus.ok_or(PermitError::NotConnected)?;
         let swept = async {
-            let bucket = bus.bucket(PERMITS.name).await?;
+            let bucket = bus.bucket(PERMITS.name);
             for entry in bucket.list(&format!("*.*.{}", self.node)).await? {
                 bucket.delete(&entry.key).await?;
             }
@@ -261,9 +274,12 @@ impl Desk {
     }
 
     async fn place(&self, pool: &Name, run: Uuid, lease: Duration) -> Result<Place, PermitError> {
+        let bucket = self.bucket().await?;
+        let too_many = || PermitError::TooManyPools { pool: pool.clone() };
         Ok(Place {
-            bucket: self.bucket().await?,
+            bucket,
             pool: pool.clone(),
+            slot: self.slots.take().ok_or_else(too_many)?,
             node: self.node.clone(),
             run,
             lease,
@@ -336,7 +352,7 @@ impl Entry {
         place: &Place,
         last: &mut Vec<Party>,
     ) -> Result<(u64, Instant), StoreError> {
-        let mut watch = place.bucket.watch(&format!("{}.>", place.pool)).await?;
+        let mut watch = place.bucket.watch(">").await?;
         let mut state = State::new(place.pool.clone());
         let mut proven = Instant::now();
         let own = place
@@ -377,6 +393,7 @@ impl Entry {
         watch: &mut Watch,
     ) -> Result<Option<u64>, StoreError> {
         let claim = Claim {
+            pool: place.pool.clone(),
             run: place.run,
             priority: self.priority,
             limit: self.limit,
@@ -411,6 +428,7 @@ impl Entry {
 
     fn waits(&self, place: &Place) -> Bytes {
         json(&Wait {
+            pool: place.pool.clone(),
             run: place.run,
             priority: self.priority,
             limit: self.limit,

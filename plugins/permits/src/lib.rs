@@ -18,6 +18,7 @@ mod desk;
 mod permit;
 pub mod pool;
 mod record;
+mod slots;
 #[cfg(test)]
 mod tests;
 

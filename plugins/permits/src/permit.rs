@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::record::Sign;
+use crate::slots::Slot;
 
 /// A place in a pool. Give it back with [`Permit::release`]; dropped, it is given back as soon as possible.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub struct Permit {
 pub(crate) struct Place {
     pub(crate) bucket: Bucket,
     pub(crate) pool: Name,
+    pub(crate) slot: Slot,
     pub(crate) node: Identity,
     pub(crate) run: Uuid,
     pub(crate) lease: Duration,
@@ -89,7 +91,7 @@ impl Drop for Permit {
 
 impl Place {
     pub(crate) fn key(&self, sign: Sign) -> String {
-        sign.key(&self.pool, &self.node)
+        sign.key(self.slot.number(), &self.node)
     }
 
     /// Tells the broker that we live.

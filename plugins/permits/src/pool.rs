@@ -4,7 +4,7 @@
 //! than the other way round.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use muster_api::wire::Millis;
@@ -64,7 +64,7 @@ struct Member {
     seen: Millis,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Written<T> {
     value: T,
     revision: u64,
@@ -75,7 +75,8 @@ struct Written<T> {
 #[derive(Debug, Clone)]
 pub struct Pool {
     name: Name,
-    members: BTreeMap<Identity, Member>,
+    /// By node and slot.
+    members: BTreeMap<(Identity, u8), Member>,
     revision: u64,
 }
 
@@ -97,19 +98,22 @@ impl Pool {
     /// Takes over one entry. What is not ours, or not readable, says nothing.
     pub fn apply(&mut self, entry: &Entry) {
         self.revision = self.revision.max(entry.revision);
-        let Some((pool, sign, node)) = Sign::read(&entry.key) else {
+        let Some((sign, slot, node)) = Sign::read(&entry.key) else {
             return;
         };
-        if pool != self.name {
-            return;
-        }
-        let member = self.members.entry(node).or_default();
+        let member = self.members.entry((node, slot)).or_default();
         if entry.value.is_some() {
             member.seen = member.seen.max(entry.created);
         }
         match sign {
-            Sign::Wait => member.wait = written(entry),
-            Sign::Claim => member.claim = written(entry),
+            Sign::Wait => {
+                member.wait =
+                    written(entry).filter(|wait: &Written<Wait>| wait.value.pool == self.name);
+            }
+            Sign::Claim => {
+                member.claim =
+                    written(entry).filter(|claim: &Written<Claim>| claim.value.pool == self.name);
+            }
             Sign::Beat => {}
         }
         self.members
@@ -118,53 +122,60 @@ impl Pool {
 
     /// The claims that live at this instant, the oldest first: those who hold the pool, and those who came too late.
     pub fn claims(&self, at: Millis) -> Vec<Party> {
-        let claim = |(node, member): (&Identity, &Member)| {
-            let Written {
-                value,
-                revision,
-                created,
-            } = member.claim?;
-            let expires = member.seen.saturating_add(grace(value.lease));
+        let claim = |((node, _), member): (&(Identity, u8), &Member)| {
+            let written = member.claim.as_ref()?;
+            let Claim {
+                run,
+                priority,
+                limit,
+                lease,
+                occupied,
+                ..
+            } = written.value;
+            let expires = member.seen.saturating_add(grace(lease));
             (expires >= at).then(|| Party {
                 node: node.clone(),
-                run: value.run,
-                revision,
-                since: created,
-                priority: value.priority,
-                limit: value.limit,
+                run,
+                revision: written.revision,
+                since: written.created,
+                priority,
+                limit,
                 expires,
-                occupied: value.occupied,
+                occupied,
             })
         };
         let mut claims: Vec<Party> = self.members.iter().filter_map(claim).collect();
         claims.sort_by_key(|claim| claim.revision);
-        claims
+        one_of_each_node(claims)
     }
 
     /// Those who wait and live at this instant, in the order of their turns.
     pub fn waiting(&self, at: Millis) -> Vec<Party> {
-        let wait = |(node, member): (&Identity, &Member)| {
-            let Written {
-                value,
-                revision,
-                created,
-            } = member.wait?;
-            let expires = member.seen.saturating_add(grace(value.lease));
+        let wait = |((node, _), member): (&(Identity, u8), &Member)| {
+            let written = member.wait.as_ref()?;
+            let Wait {
+                run,
+                priority,
+                limit,
+                lease,
+                ..
+            } = written.value;
+            let expires = member.seen.saturating_add(grace(lease));
             let waits = member.claim.is_none() && expires >= at;
             waits.then(|| Party {
                 node: node.clone(),
-                run: value.run,
-                revision,
-                since: created,
-                priority: value.priority,
-                limit: value.limit,
+                run,
+                revision: written.revision,
+                since: written.created,
+                priority,
+                limit,
                 expires,
                 occupied: false,
             })
         };
         let mut waiting: Vec<Party> = self.members.iter().filter_map(wait).collect();
         waiting.sort_by_key(|wait| (Reverse(wait.priority), wait.revision));
-        waiting
+        one_of_each_node(waiting)
     }
 
     /// The fence of this node's claim, if it is among those that hold the pool.
@@ -193,6 +204,14 @@ impl Pool {
         let parties = claims.chain(self.waiting(at));
         parties.map(|party| party.expires).min()
     }
+}
+
+/// The first entry of each node: one that writes the same pool into several slots holds one place.
+fn one_of_each_node(parties: Vec<Party>) -> Vec<Party> {
+    let mut seen = BTreeSet::new();
+    let mut parties = parties;
+    parties.retain(|party| seen.insert(party.node.clone()));
+    parties
 }
 
 fn size(limit: u32) -> usize {

@@ -34,21 +34,63 @@ fn types_names_and_examples_equal_the_ddl() {
 }
 
 #[test]
-fn a_key_names_pool_sign_and_node() {
+fn a_key_names_sign_slot_and_node() {
     for sign in [Sign::Wait, Sign::Claim, Sign::Beat] {
-        let key = sign.key(&pool(), &node(1));
-        assert_eq!(Sign::read(&key), Some((pool(), sign, node(1))));
+        let key = sign.key(4, &node(1));
+        assert_eq!(Sign::read(&key), Some((sign, 4, node(1))));
     }
     for strange in [
         "",
-        "puppet",
-        "puppet.claim",
-        "puppet.steal.web1",
-        "a b.claim.c",
-        "puppet.claim.",
+        "claim",
+        "claim.1",
+        "steal.1.web1",
+        "claim.0.web1",
+        "claim.5.web1",
+        "claim.x.web1",
+        "claim.1.",
+        "claim.1.a b",
     ] {
         assert_eq!(Sign::read(strange), None, "{strange}");
     }
+}
+
+/// Writes a claim of a node for a pool into one of its slots.
+fn claim(slot: u8, of: u8, to: &str, revision: u64) -> Entry {
+    let claim = Claim {
+        pool: Name::parse(to).unwrap(),
+        run: Uuid::nil(),
+        priority: 0,
+        limit: 9,
+        lease: LEASE,
+        occupied: false,
+    };
+    Entry {
+        key: Sign::Claim.key(slot, &node(of)),
+        value: serde_json::to_vec(&claim).ok().map(Bytes::from),
+        revision,
+        created: 1,
+    }
+}
+
+#[test]
+fn a_slot_that_is_used_for_another_pool_is_left_in_the_first() {
+    let mut state = Pool::new(pool());
+    state.apply(&claim(1, 1, "puppet", 1));
+    state.apply(&claim(2, 1, "restart", 2));
+    assert_eq!(state.claims(1).len(), 1);
+    state.apply(&claim(1, 1, "restart", 3));
+    assert!(state.claims(1).is_empty());
+}
+
+#[test]
+fn a_node_that_claims_a_pool_in_every_slot_holds_one_place() {
+    let mut state = Pool::new(pool());
+    for slot in 1..=4 {
+        state.apply(&claim(slot, 1, "puppet", slot.into()));
+    }
+    state.apply(&claim(1, 2, "puppet", 9));
+    let held: Vec<u64> = state.claims(1).iter().map(|claim| claim.revision).collect();
+    assert_eq!(held, [1, 9]);
 }
 
 #[test]
@@ -105,7 +147,7 @@ impl World {
     fn write(&mut self, sign: Sign, node_number: u8, value: Option<Vec<u8>>) {
         self.revision += 1;
         self.entries.push(Entry {
-            key: sign.key(&pool(), &node(node_number)),
+            key: sign.key(1, &node(node_number)),
             value: value.map(Bytes::from),
             revision: self.revision,
             created: self.at,
@@ -116,6 +158,7 @@ impl World {
         let (run, limit, lease) = (Uuid::nil(), self.limit, LEASE);
         let claim = |occupied| {
             serde_json::to_vec(&Claim {
+                pool: pool(),
                 run,
                 priority: 0,
                 limit,
@@ -127,6 +170,7 @@ impl World {
         match step {
             Step::Wait { node, priority } => {
                 let wait = Wait {
+                    pool: pool(),
                     run,
                     priority,
                     limit,
@@ -203,7 +247,7 @@ proptest! {
         let mut state = Pool::new(pool());
         let entry = |key: String| Entry { key, value: Some(Bytes::from(value.clone())), revision: 1, created: 1 };
         state.apply(&entry(key));
-        state.apply(&entry(Sign::Wait.key(&pool(), &node(1))));
+        state.apply(&entry(Sign::Wait.key(1, &node(1))));
         prop_assert!(state.claims(1).is_empty());
         prop_assert!(!state.is_turn_of(&node(2), 1));
     }

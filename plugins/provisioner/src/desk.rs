@@ -33,22 +33,20 @@ impl Desk {
         self.bus.send_replace(Some(bus));
     }
 
-    async fn store(&self) -> Result<Store, ActionError> {
+    fn store(&self) -> Result<Store, ActionError> {
         let bus = self.bus.borrow().clone();
         let bus = bus.ok_or_else(|| ActionError::failed("the service has no broker yet"))?;
-        Store::open(&bus)
-            .await
-            .map_err(|error| ActionError::failed(error.to_string()))
+        Ok(Store::open(&bus))
     }
 
     /// Every node that is known, by name.
     pub(crate) async fn all(&self) -> Result<Vec<Record>, ActionError> {
-        self.store().await?.all().await.map_err(told)
+        self.store()?.all().await.map_err(told)
     }
 
     /// Who leads.
     pub(crate) async fn leader(&self) -> Result<Option<Leader>, ActionError> {
-        let store = self.store().await?;
+        let store = self.store()?;
         let leader = leader::current(store.bucket()).await;
         leader.map_err(|error| ActionError::failed(error.to_string()))
     }
@@ -60,7 +58,7 @@ impl Desk {
         mut change: impl FnMut(&mut Record) -> bool,
     ) -> Result<(Record, bool), ActionError> {
         let mut changed = false;
-        let store = self.store().await?;
+        let store = self.store()?;
         let edited = store.edit(node, |record| {
             changed = change(record);
             Ok(changed)
@@ -77,7 +75,7 @@ impl Desk {
     ) -> Result<(Record, bool), ActionError> {
         let mut record = Record::new(node.clone(), Uuid::now_v7(), now());
         record.retire(by, now());
-        if self.store().await?.create(&record).await.map_err(told)? {
+        if self.store()?.create(&record).await.map_err(told)? {
             return Ok((record, true));
         }
         self.change(node, |record| {

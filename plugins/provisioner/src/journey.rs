@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use muster_api::wire::identity::Identity;
+use muster_bus::NameStore;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::enrol;
 use crate::notify::{self, message};
 use crate::options::Occasion;
 use crate::plan::{Builtin, Plan, Step, StepName, Work};
@@ -172,7 +172,8 @@ impl Journey {
                 true
             });
             let (record, _) = edited.await.map_err(kept)?;
-            enrol::release(self.store.bucket(), &self.node)
+            NameStore::new(self.store.bucket().clone())
+                .release(&self.node)
                 .await
                 .map_err(|error| StepError::passing(error.to_string()))?;
             self.tell(Occasion::Retired, &record).await

@@ -20,6 +20,7 @@ pub mod notify;
 mod options;
 pub mod plan;
 pub mod record;
+mod roll;
 mod service;
 pub mod store;
 #[cfg(test)]
@@ -29,8 +30,9 @@ pub mod work;
 use muster_api::{Agent, AgentError, ddl};
 
 pub use desk::Desk;
-pub use enrol::{KeptRoll, Newcomers, NewcomersOptions};
+pub use enrol::{Newcomers, NewcomersOptions};
 pub use options::{AgentStep, Channel, Helper, Occasion, On, Options, StepOptions, Target};
+pub use roll::{KeptRoll, RollError};
 pub use service::{Service, ServiceError};
 
 /// The agent `provisioner`.

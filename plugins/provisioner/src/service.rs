@@ -105,7 +105,7 @@ impl Service {
 
     /// Waits to lead, and leads.
     async fn reign(&self, stop: &CancellationToken) -> Result<(), RecordError> {
-        let store = Store::open(&self.bus).await?;
+        let store = Store::open(&self.bus);
         let lead = leader::lead(store.bucket(), &self.host, self.options.lease()).await?;
         tracing::info!(epoch = lead.epoch, "leads the provisioning");
         let mut reign = Reign {

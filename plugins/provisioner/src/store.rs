@@ -46,9 +46,9 @@ pub enum RecordError {
 
 impl Store {
     /// Opens the store.
-    pub async fn open(bus: &Bus) -> Result<Self, StoreError> {
-        let bucket = bus.bucket(PROVISION.name).await?;
-        Ok(Self { bucket })
+    pub fn open(bus: &Bus) -> Self {
+        let bucket = bus.bucket(PROVISION.name);
+        Self { bucket }
     }
 
     /// The bucket itself, for what is not about nodes.

@@ -38,11 +38,22 @@ pub(crate) struct Wanted {
     pub(crate) words: Map<String, Value>,
 }
 
+/// What is done with a wanted resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It is changed.
+    Apply,
+    /// `do noop=true`: reads as a change would, guards included, and changes nothing.
+    Noop,
+    /// `plan`: reads, and starts no program of the caller's choosing.
+    Plan,
+}
+
 /// How it went.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub(crate) struct Report {
-    /// Whether anything changed; in a plan, whether anything would.
+    /// Whether anything changed; in a plan, whether anything would, or could where the resource was not evaluated.
     pub(crate) changed: bool,
     pub(crate) result: String,
     #[cfg_attr(test, schemars(with = "Vec<Value>"))]
@@ -79,16 +90,19 @@ impl Changer {
         .await?
     }
 
-    /// Brings the resource to its state, or with `noop` only says what would change.
+    /// Brings the resource to its state, or only says what would change.
     pub(crate) async fn bring(
         &self,
         cx: &Context,
         wanted: Wanted,
-        noop: bool,
+        mode: Mode,
     ) -> Result<Report, ActionError> {
         let type_name = wanted.type_name.to_lowercase();
         policy::check_type(&self.options, &type_name)?;
-        let engine = self.engines.on(&cx.system);
+        let engine = match mode {
+            Mode::Plan => self.engines.on(&cx.system).read_only(),
+            Mode::Apply | Mode::Noop => self.engines.on(&cx.system),
+        };
         let (judge, options) = (engine.clone(), Arc::clone(&self.options));
         // On a thread of its own: Puppet may have to be asked.
         let judged = cx.blocking(move |_| {
@@ -100,10 +114,9 @@ impl Changer {
             Ok::<_, ActionError>(resource)
         });
         let resource = judged.await??;
-        let turn = if noop {
-            None
-        } else {
-            Some(self.lock.turn(cx, &self.options).await?)
+        let turn = match mode {
+            Mode::Apply => Some(self.lock.turn(cx, &self.options).await?),
+            Mode::Noop | Mode::Plan => None,
         };
         let work = Work {
             system: Arc::clone(&cx.system),
@@ -196,8 +209,10 @@ fn report(outcome: Outcome) -> Result<Report, ActionError> {
         resource,
         events,
         log,
+        not_evaluated,
         error,
     } = outcome;
+    let not_evaluated = not_evaluated.map(|reason| format!("not evaluated: {reason}"));
     let failure = events
         .iter()
         .find(|event| event.status == EventStatus::Failure);
@@ -208,10 +223,14 @@ fn report(outcome: Outcome) -> Result<Report, ActionError> {
         (Some(event), _) => Some(event.message.clone()),
     };
     let report = Report {
-        changed: events
-            .iter()
-            .any(|event| event.status != EventStatus::Failure),
-        result: failure.clone().unwrap_or_else(|| result(&events)),
+        changed: not_evaluated.is_some()
+            || events
+                .iter()
+                .any(|event| event.status != EventStatus::Failure),
+        result: failure
+            .clone()
+            .or(not_evaluated)
+            .unwrap_or_else(|| result(&events)),
         events,
         resource,
         log,

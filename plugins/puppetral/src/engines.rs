@@ -44,6 +44,15 @@ impl Engines {
     }
 }
 
+/// The engine that reads a resource of that type: its own types start nothing but the engine's reading tools.
+pub(crate) fn own_read_only(engine: Engine, type_name: &str) -> Engine {
+    if engine.is_own(type_name) {
+        engine.read_only()
+    } else {
+        engine
+    }
+}
+
 /// What a type of somebody else's does is not known to us, and may be to run commands: an operator has to name it.
 pub(crate) fn check_foreign(
     options: &Options,

@@ -315,11 +315,13 @@ async fn fstat_tells_what_is_at_a_path() {
     let scratch = tempfile::tempdir().unwrap();
     let real: Arc<dyn System> = Arc::new(RealSystem::new(scratch.path().to_owned()));
     std::fs::create_dir(scratch.path().join("etc")).unwrap();
-    let private = Attributes {
-        mode: Some(0o640),
+    let mode = |mode| Attributes {
+        mode: Some(mode),
         ..Attributes::default()
     };
-    real.write("/etc/hosts".as_ref(), b"hello", &private)
+    real.write("/etc/hosts".as_ref(), b"hello", &mode(0o644))
+        .unwrap();
+    real.write("/etc/private".as_ref(), b"hello", &mode(0o640))
         .unwrap();
     symlink("nowhere", scratch.path().join("etc/link")).unwrap();
 
@@ -328,13 +330,19 @@ async fn fstat_tells_what_is_at_a_path() {
         (&file["present"], &file["output"], &file["type"]),
         (&json!(true), &json!("present"), &json!("file"))
     );
-    assert_eq!((&file["size"], &file["mode"]), (&json!(5), &json!("0640")));
+    assert_eq!((&file["size"], &file["mode"]), (&json!(5), &json!("0644")));
     assert_eq!(file["md5"], json!("5d41402abc4b2a76b9719d911017c592"));
     let sum = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
     assert_eq!(file["sha256"], json!(sum));
     assert!(
         file["mtime_age"].as_u64().unwrap() < 60
             && file["mtime_seconds"].as_u64().unwrap() > 1_700_000_000
+    );
+    // A checksum would prove a guess of what only some users may read.
+    let private = data(&real, "fstat", "/etc/private").await;
+    assert_eq!(
+        (&private["size"], &private["md5"], &private["sha256"]),
+        (&json!(5), &Value::Null, &Value::Null)
     );
     let link = data(&real, "fstat", "/etc/link").await;
     assert_eq!(

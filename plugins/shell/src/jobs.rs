@@ -14,6 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use muster_api::system::command::Stream;
 use muster_api::system::process::wait_until;
 use muster_api::system::{Command, ProcessId, Signal, Spool, System, SystemError};
+use muster_api::wire::identity::Identity;
 use muster_api::{ActionError, Context};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -147,8 +148,24 @@ impl Jobs {
         }
     }
 
+    /// The jobs that this caller started, the oldest first.
+    pub(crate) fn list_of(&self, caller: &Identity) -> Result<Vec<Record>, JobError> {
+        let mut records = self.list()?;
+        records.retain(|record| record.caller == caller.as_str());
+        Ok(records)
+    }
+
+    /// The job of this name, if this caller started it. Another caller's job is answered like one that does not exist.
+    pub(crate) fn get_of(&self, job: &str, caller: &Identity) -> Result<Record, JobError> {
+        let record = self.get(job)?;
+        if record.caller == caller.as_str() {
+            return Ok(record);
+        }
+        Err(JobError::Unknown(job.to_owned()))
+    }
+
     /// All jobs that are remembered, the oldest first.
-    pub(crate) fn list(&self) -> Result<Vec<Record>, JobError> {
+    fn list(&self) -> Result<Vec<Record>, JobError> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -162,7 +179,7 @@ impl Jobs {
     }
 
     /// The job of this name.
-    pub(crate) fn get(&self, job: &str) -> Result<Record, JobError> {
+    fn get(&self, job: &str) -> Result<Record, JobError> {
         let unknown = || JobError::Unknown(job.to_owned());
         // The name becomes a path.
         if job.is_empty() || !job.bytes().all(|byte| byte.is_ascii_alphanumeric()) {

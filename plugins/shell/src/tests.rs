@@ -402,3 +402,39 @@ fn mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
+
+#[tokio::test]
+async fn a_job_is_the_callers_who_started_it() {
+    let machine = Machine::new(Options::default());
+    let gate = machine.directory.path().join("gate");
+    let script = format!(
+        "echo secret; until test -e {}; do sleep 0.05; done",
+        gate.display()
+    );
+    let job = machine.start(&script).await;
+    let other = |action: &str| {
+        let mut cx = Machine::context(action);
+        cx.caller = muster_api::wire::identity::Identity::parse("mallory").unwrap();
+        cx
+    };
+    for action in ["status", "tail", "kill"] {
+        let refused = machine
+            .ask_in(&other(action), action, json!({ "job": job }))
+            .await;
+        let message = refused.unwrap_err().message;
+        assert_eq!(message, format!("this node has no job {job}"), "{action}");
+    }
+    let listed = machine
+        .ask_in(&other("list"), "list", json!({}))
+        .await
+        .unwrap();
+    assert_eq!(
+        (&listed["jobs"], &listed["running"]),
+        (&json!([]), &json!(0))
+    );
+    // The caller's own questions are answered, and the refused kill has ended nothing.
+    let status = machine.ask("status", json!({ "job": job })).await.unwrap();
+    assert_eq!(status["state"], json!("running"));
+    std::fs::write(&gate, "").unwrap();
+    machine.until("status", json!({ "job": job }), exited).await;
+}

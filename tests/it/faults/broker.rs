@@ -91,15 +91,15 @@ async fn a_cluster_that_is_restarted_server_by_server_answers_and_keeps_its_stor
     let nodes = Nodes::start(&organisation, &cluster, 0..12, &effects).await;
     let names: Vec<Identity> = nodes.names().into_iter().collect();
     let caller = Caller::connect(&organisation, &cluster, organisation.caller("rip")).await;
-    let service = organisation.service("reader");
+    let service = organisation.carrier("reader");
     let mut reading: Options = options(&cluster, &service);
     reading.inbox_prefix = Some(format!("_INBOX.{}", service.public()));
     let bus = reading.connect().await.unwrap();
-    let buckets = ["PERMITS", "PROVISION"];
-    for bucket in buckets {
-        let bucket = bus.bucket(bucket).await.unwrap();
+    let buckets = [("PERMITS", "beat.1.reader"), ("PROVISION", "kept")];
+    for (bucket, key) in buckets {
+        let bucket = bus.bucket(bucket);
         bucket
-            .put("kept", Bytes::from_static(b"as it was"))
+            .put(key, Bytes::from_static(b"as it was"))
             .await
             .unwrap();
     }
@@ -109,12 +109,12 @@ async fn a_cluster_that_is_restarted_server_by_server_answers_and_keeps_its_stor
     let restarting = async {
         for number in 0..cluster.size() {
             cluster.kill(number);
-            for name in buckets {
+            for (name, key) in buckets {
                 let what = format!("{name} is read while server {number} is away");
                 await_answer(&what, BACK, async || {
-                    let bucket = bus.bucket(name).await.map_err(|error| error.to_string())?;
-                    let entry = bucket
-                        .get("kept")
+                    let entry = bus
+                        .bucket(name)
+                        .get(key)
                         .await
                         .map_err(|error| error.to_string())?;
                     let value = entry.and_then(|entry| entry.value);
@@ -160,11 +160,11 @@ async fn a_cluster_that_is_restarted_server_by_server_answers_and_keeps_its_stor
 async fn a_write_that_nobody_hears_is_written_when_somebody_does() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.storing_broker().await;
-    let service = connect(&server, &organisation.service("writer")).await;
+    let service = connect(&server, &organisation.carrier("writer")).await;
     let (master, everything) = organisation.spy(&server).await;
     // It would be somebody who listens.
     drop(everything);
-    let bucket = service.bucket(PERMITS.name).await.unwrap();
+    let bucket = service.bucket(PERMITS.name);
     let all = |value: &'static str| Bytes::from_static(value.as_bytes());
     bucket.put("pool.a", all("before")).await.unwrap();
 

@@ -79,6 +79,21 @@ impl Disk {
         while filler.write_all(&[0]).is_ok() {}
     }
 
+    /// Remounts it, as a file system with errors is: nothing can be written any more.
+    fn make_read_only(&self) {
+        let words = self.entered_by("mount".into());
+        let [first, rest @ ..] = words.as_slice() else {
+            panic!("no command");
+        };
+        let done = Command::new(first)
+            .args(rest)
+            .args(["-o", "remount,ro"])
+            .arg(&self.path)
+            .status()
+            .unwrap();
+        assert!(done.success(), "{done}");
+    }
+
     fn make_room(&self) {
         std::fs::remove_file(self.inside("filler")).unwrap();
     }
@@ -241,4 +256,45 @@ async fn a_daemon_starts_on_a_full_disk_and_says_what_it_cannot_do() {
     assert_eq!(small.strike().await.statuscode, Status::Ok);
     assert_eq!(small.effects(), done + 1);
     assert!(node.runs(), "{}", node.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_starts_on_a_read_only_state_and_changes_nothing() {
+    let small = Small::new("").await;
+    // The audit log stands elsewhere, as /var/log does beside /var/lib.
+    let paths = "[paths]\nstate = \"../disk/state\"\naudit = \"../audit.log\"\nclasses = \"../classes.txt\"\n";
+    small.rig.home.write("conf.d/paths.toml", paths, 0o644);
+    let mut node = small.start().await;
+    assert_eq!(small.strike().await.statuscode, Status::Ok);
+    let captured = small.rig.captured();
+    kill(Pid::from_raw(node.pid()), Signal::SIGTERM).unwrap();
+    await_state("it has stopped", || !node.runs()).await;
+    small.disk.make_read_only();
+    node = small.start().await;
+    small.assert_reads_go_on().await;
+    let refused = small.strike().await;
+    assert_eq!(refused.statuscode, Status::Other);
+    assert!(
+        refused.statusmsg.contains("could not remember the request"),
+        "{}",
+        refused.statusmsg
+    );
+    small.rig.replay(&captured).await;
+    let again = captured.len() as u64;
+    small.rig.await_counted("replayed", again).await;
+    assert_eq!(small.effects(), 1);
+
+    // A second daemon with the same state is kept out, though the lock file cannot be opened for writing.
+    let mut second = small
+        .rig
+        .home
+        .clone()
+        .start_by(&small.disk.entered_by(program("rpcd")));
+    await_state("the second has ended", || !second.runs()).await;
+    assert!(
+        second.log().contains("another rpcd is running"),
+        "{}",
+        second.log()
+    );
+    assert!(node.runs());
 }

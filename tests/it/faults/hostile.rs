@@ -6,6 +6,7 @@ use std::path::Path;
 use muster_bus::{Bus, Bytes};
 use muster_tests::await_answer;
 use muster_tests::memory::own_kib;
+use muster_tests::organisation::connect;
 use muster_wire::sign::{Kind, Signer, seal};
 use muster_wire::subject;
 use rand::rngs::StdRng;
@@ -71,7 +72,7 @@ impl Seeds {
             of("nobody", "knows", json!({})),
         ];
         let collective = rig.organisation.collective();
-        let mut subjects = vec![subject::trust(collective)];
+        let mut subjects = vec![subject::bucket_changes("TRUST", "head")];
         for (agent, action) in [
             ("rpcutil", "ping"),
             ("rpcutil", "get_fact"),
@@ -183,7 +184,7 @@ async fn send(bus: &Bus, (subject, bytes): (String, Vec<u8>)) -> bool {
 async fn ten_thousand_hostile_messages_are_counted_and_change_nothing() {
     let rig = Rig::new("").await;
     let mut node = rig.start().await;
-    let (thief_of_the_broker, _everything) = rig.organisation.spy(&rig.server).await;
+    let thief_of_the_broker = connect(&rig.server, &rig.organisation.carrier("thief")).await;
     let seeds = Seeds::new(&rig);
     let seed = 20_261_122;
     note(&format!("seed {seed}"));

@@ -10,6 +10,7 @@ mod crowd;
 mod disk;
 mod duplicates;
 mod hostile;
+mod journal;
 mod kills;
 mod lines;
 mod oversized;

@@ -65,6 +65,9 @@ impl Rig {
         let signer = organisation.node(NODE);
         let more = format!("{more}\n[log]\nformat = \"json\"\n");
         let home = Home::new(&organisation, &signer, &server.url(), &more);
+        // It writes into directories of root's.
+        let user = "[plugins.external.agents.tally]\nuser = \"root\"\n";
+        home.write("conf.d/tally.toml", user, 0o644);
         home.write("ddl/tally.json", &ddl().to_string(), 0o644);
         home.write("ddl/tally", TALLY, 0o755);
         home.write("effects", "", 0o644);

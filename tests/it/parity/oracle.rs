@@ -46,8 +46,8 @@ impl Oracle {
         let oracle = started.ok().and_then(Self::of);
         if oracle.is_none() {
             assert!(
-                std::env::var_os("CI").is_none(),
-                "puppet is not installed: run tools/fetch-puppet"
+                muster_tests::tools::is_left_out("puppet"),
+                "puppet is not installed: run tools/fetch-puppet, or name it in MUSTER_TESTS_WITHOUT"
             );
             tell("skipped: puppet is not installed; tools/fetch-puppet installs it");
         }

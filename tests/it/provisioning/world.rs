@@ -148,8 +148,6 @@ impl World {
     pub(super) async fn store(&self) -> Store {
         let signer = self.organisation.service("observer");
         Store::open(&connect(self.server(), &signer).await)
-            .await
-            .unwrap()
     }
 
     /// Waits until every newcomer is where it should be; gives what is known of each.

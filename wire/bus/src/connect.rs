@@ -161,8 +161,6 @@ impl Options {
             .map(Server::as_str)
             .collect::<Vec<_>>()
             .join(", ");
-        let inbox = self.inbox_prefix.clone();
-        let inbox = inbox.unwrap_or_else(|| "_INBOX".to_owned());
         let client = self
             .client_options(Arc::clone(&journal))?
             .connect(addresses)
@@ -175,7 +173,7 @@ impl Options {
                     _ => chain(&error),
                 },
             })?;
-        Ok(Bus::new(client, journal, &inbox))
+        Ok(Bus::new(client, journal))
     }
 
     fn addresses(&self) -> Result<Vec<async_nats::ServerAddr>, BusError> {
@@ -195,9 +193,10 @@ impl Options {
         journal: Arc<Journal>,
     ) -> Result<async_nats::ConnectOptions, BusError> {
         let (backoff, before) = (self.backoff, Arc::clone(&journal));
+        let tls = self.servers.iter().any(|server| server.tls);
         let mut options = async_nats::ConnectOptions::new()
             .name(&self.name)
-            .require_tls(self.servers.iter().any(|server| server.tls))
+            .require_tls(tls)
             .ping_interval(Duration::from_secs(20))
             .connection_timeout(Duration::from_secs(10))
             .subscription_capacity(self.subscription_capacity)
@@ -224,6 +223,10 @@ impl Options {
                 let signature = is_nonce(&nonce).then(|| sign(&nonce));
                 async move { signature.ok_or_else(|| async_nats::AuthError::new(NOT_A_NONCE)) }
             });
+        }
+        if !tls {
+            // A broker announces the addresses of its cluster. Without TLS, those of other machines would be used in plain text.
+            options = options.ignore_discovered_servers();
         }
         if self.retry_first {
             options = options.retry_on_initial_connect();
@@ -262,6 +265,9 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -279,6 +285,79 @@ mod tests {
                 matches!(refused, Err(BusError::PlainText { .. })),
                 "{text}: {refused:?}"
             );
+        }
+    }
+
+    /// Accepts a connection, announces this address as another of the cluster, and closes once the client has said hello.
+    async fn announce(listener: &TcpListener, other: &str) -> bool {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let info = serde_json::json!({
+            "server_id": "A", "server_name": "a", "host": "127.0.0.1", "port": 4222, "version": "2.15.1", "go": "go",
+            "headers": true, "max_payload": 1024, "proto": 1, "client_id": 1, "connect_urls": [other],
+        });
+        let greeting = format!("INFO {info}\r\n");
+        stream.write_all(greeting.as_bytes()).await.unwrap();
+        let mut said = Vec::new();
+        while !said.ends_with(b"PING\r\n") {
+            if stream.read_buf(&mut said).await.unwrap() == 0 {
+                return false;
+            }
+        }
+        stream.write_all(b"PONG\r\n").await.unwrap();
+        true
+    }
+
+    /// Such an address may be of another machine, and would be used in plain text.
+    #[tokio::test]
+    async fn addresses_that_a_plain_text_broker_announces_are_not_used() {
+        let broker = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let announced = other.local_addr().unwrap().to_string();
+        let url = format!("nats://{}", broker.local_addr().unwrap());
+        let server = Server::parse(&url, true).unwrap();
+        let connecting = Options::command("test", vec![server]).connect();
+        let (bus, greeted) = tokio::join!(connecting, announce(&broker, &announced));
+        let _bus = bus.unwrap();
+        assert!(greeted);
+        // Closed each time, the client comes back: by the address that it was given.
+        for round in 0..8 {
+            tokio::select! {
+                greeted = announce(&broker, &announced) => assert!(greeted),
+                contacted = other.accept() => panic!("round {round}: {contacted:?}"),
+            }
+        }
+    }
+
+    /// A broker, or an attacker in its place, says that it has no TLS: it gets a handshake, and no token.
+    #[tokio::test]
+    async fn a_broker_that_offers_no_tls_gets_no_credentials() {
+        let broker = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("tls://{}", broker.local_addr().unwrap());
+        let mut options = Options::command("test", vec![Server::parse(&url, true).unwrap()]);
+        options.secret = Some(Secret::new("token".to_owned(), |_| vec![0; 64]));
+        let answering = async {
+            let (mut stream, _) = broker.accept().await.unwrap();
+            let info = "INFO {\"server_id\":\"A\",\"server_name\":\"a\",\"host\":\"\",\"port\":1,\"version\":\"2.15.1\",\"go\":\"go\",\"headers\":true,\"max_payload\":1024,\"proto\":1,\"client_id\":1,\"nonce\":\"Z3VkZW4gdGFnIQ\"}\r\n";
+            stream.write_all(info.as_bytes()).await.unwrap();
+            let mut first = [0; 16];
+            let count = stream.read(&mut first).await.unwrap();
+            first[..count].to_vec()
+        };
+        let (refused, first) = tokio::join!(options.connect(), answering);
+        assert!(refused.is_err());
+        // 22 is the type of a TLS handshake record.
+        assert_eq!(first.first(), Some(&22), "{first:?}");
+    }
+
+    #[test]
+    fn a_nonce_is_a_short_word_of_base64() {
+        for byte in 0..=u8::MAX {
+            let plain = byte.is_ascii_alphanumeric() || b"-_+/=".contains(&byte);
+            assert_eq!(is_nonce(&[b'a', byte, b'b']), plain, "{byte}");
+        }
+        for length in 0..200 {
+            let short = (1..=NONCE_BYTES).contains(&length);
+            assert_eq!(is_nonce(&vec![b'a'; length]), short, "{length}");
         }
     }
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_nats::RequestErrorKind;
 use bytes::Bytes;
 use futures_util::StreamExt;
+use muster_wire::subject;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
@@ -19,16 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Longer than a number that the broker reads.
 const MORE_THAN_THERE_ARE: u64 = 10_000_000_000;
-/// How long we wait for our own echo before we call again: with a connection, calls are lost.
-const ECHOED: Duration = Duration::from_secs(1);
+/// How long a confirmation may take before it is asked for again: with a connection, questions are lost.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection to the broker. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Bus {
     client: async_nats::Client,
     journal: Arc<Journal>,
-    /// Below it we may publish, and hear ourselves.
-    echo: Arc<str>,
     /// Whether the connection is somebody else's to close.
     lent: bool,
 }
@@ -72,6 +72,10 @@ impl Message {
         &self.0.payload
     }
 
+    pub(crate) fn inner(&self) -> &async_nats::Message {
+        &self.0
+    }
+
     /// Whether this is the broker's word that nobody listens on the subject that was asked.
     pub fn is_no_responders(&self) -> bool {
         self.0.status == Some(async_nats::StatusCode::NO_RESPONDERS)
@@ -103,12 +107,10 @@ impl Subscription {
 }
 
 impl Bus {
-    /// `inbox` is the prefix of subjects that only we may read.
-    pub(crate) fn new(client: async_nats::Client, journal: Arc<Journal>, inbox: &str) -> Self {
+    pub(crate) fn new(client: async_nats::Client, journal: Arc<Journal>) -> Self {
         Self {
             client,
             journal,
-            echo: format!("{inbox}.echo").into(),
             lent: false,
         }
     }
@@ -203,25 +205,32 @@ impl Bus {
     /// Waits until the broker has taken and worked through everything that was handed over before.
     ///
     /// The client library's own flush ends when the bytes are in the socket, and another connection's message may overtake them. So we
-    /// call ourselves, below our own inbox (`token::scope` lets everybody): the broker works in order, and what it says to that, be it
-    /// that it is not allowed, it says after everything else.
+    /// publish where no role may subscribe, with a reply subject in our own inbox: the broker works in order, and answers "no responders"
+    /// after everything else. Where a tool subscribes to every subject, that answer does not come; then we publish where we may not, and
+    /// the refusal comes in order too.
     pub async fn confirm(&self) -> Result<(), BusError> {
-        let call = self.client.new_inbox();
-        let word = call.rsplit('.').next().unwrap_or_default();
-        let subject = format!("{}.{word}", self.echo);
         let mut events = self.events();
         let round_trip = async {
-            let mut echo = self.subscribe(&subject).await?;
+            let mut is_refusal_wanted = false;
             loop {
-                self.publish(&subject, Bytes::new()).await?;
-                let heard = async {
-                    tokio::select! {
-                        _ = echo.next() => {}
-                        () = refused(&mut events, &subject) => {}
-                    }
-                };
-                if timeout(ECHOED, heard).await.is_ok() {
-                    return Ok(());
+                if is_refusal_wanted {
+                    self.publish(subject::CONFIRM_REFUSED, Bytes::new()).await?;
+                }
+                let request = async_nats::Request::new().timeout(Some(CONFIRM_TIMEOUT));
+                let asked = Box::pin(self.client.send_request(subject::CONFIRM, request));
+                tokio::select! {
+                    answer = asked => match answer {
+                        Err(error) if error.kind() != RequestErrorKind::TimedOut => {
+                            return match error.kind() {
+                                RequestErrorKind::NoResponders => Ok(()),
+                                _ => Err(BusError::Closed(error.to_string())),
+                            };
+                        }
+                        // A subscriber that answers has confirmed as well: it got the message in order.
+                        Ok(_) => return Ok(()),
+                        Err(_) => is_refusal_wanted = true,
+                    },
+                    () = refused(&mut events, subject::CONFIRM) => return Ok(()),
                 }
             }
         };
@@ -352,7 +361,7 @@ impl Bus {
 }
 
 /// Returns when the broker has refused something on this subject.
-async fn refused(events: &mut broadcast::Receiver<Event>, subject: &str) {
+pub(crate) async fn refused(events: &mut broadcast::Receiver<Event>, subject: &str) {
     loop {
         match events.recv().await {
             Ok(Event::Refused(why)) if why.contains(subject) => return,

@@ -1,27 +1,40 @@
 //! Key-value buckets of `JetStream`: values by key, each change with a revision that only grows.
 //!
-//! A bucket ([`Store`]) is declared once by whoever may ([`Bus::declare`]), and opened by everybody else.
+//! A bucket ([`Store`]) is declared by an administrator ([`Bus::declare`]). Everyone else reads it by direct get and follows it by the
+//! broker's republished changes: no consumer, and no right to any other part of `JetStream`'s API. What a stored message says of itself is
+//! not trusted: see [`entry`].
 
-use std::error::Error;
+mod declare;
+mod entry;
+mod list;
+mod watch;
+
 use std::time::Duration;
 
-use async_nats::jetstream;
-use async_nats::jetstream::context::{PublishError, PublishErrorKind};
-use async_nats::jetstream::kv;
+use async_nats::header::{HeaderMap, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE};
+use async_nats::{Request, RequestErrorKind};
 use bytes::Bytes;
-use futures_util::StreamExt;
-use muster_wire::stores::Store;
+use muster_wire::subject;
+use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
-use crate::connection::Bus;
+use crate::connection::{Bus, refused};
 
-/// Largest value of any bucket, in bytes: well below what the broker takes as one message.
-const MAX_VALUE: i32 = 512 * 1024;
+pub use entry::Entry;
+pub use watch::Watch;
 
-/// How long a bucket that is there may have nobody who writes it.
-const SILENCE: Duration = Duration::from_secs(5);
+/// How long a bucket may have no server that writes it, while its leader changes.
+const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a bucket may have no server that reads it: every copy does.
+const READER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Between two tries meanwhile.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// How long the broker may take for one answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// `JetStream`'s error code for a write that expected another revision.
+const WRONG_LAST_REVISION: u64 = 10071;
+
+const OPERATION: &str = "KV-Operation";
 
 /// Why a store did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -34,8 +47,8 @@ pub enum StoreError {
         /// The bucket.
         bucket: String,
     },
-    /// Somebody else wrote the key first.
-    #[error("{key} was changed by somebody else")]
+    /// Another writer changed the key first.
+    #[error("{key} was changed by another writer")]
     Conflict {
         /// The key.
         key: String,
@@ -52,70 +65,43 @@ pub enum StoreError {
     },
 }
 
-/// One state of one key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// The key.
-    pub key: String,
-    /// The value; `None` when the key was removed.
-    pub value: Option<Bytes>,
-    /// The change's place in the order of all changes of the bucket.
-    pub revision: u64,
-    /// When the broker took it, by the broker's clock, in milliseconds since the epoch.
-    pub created: u64,
-}
-
-/// A bucket that is there.
+/// One bucket. Clones share the connection.
 #[derive(Debug, Clone)]
-pub struct Bucket(kv::Store);
-
-/// The states of keys as they are, then each change as it comes, in the bucket's order.
-pub struct Watch {
-    bucket: String,
-    inner: kv::Watch,
-    current: bool,
+pub struct Bucket {
+    bus: Bus,
+    name: String,
 }
 
-impl std::fmt::Debug for Watch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch")
-            .field("bucket", &self.bucket)
-            .finish_non_exhaustive()
-    }
+/// What the broker answers to a write.
+#[derive(Debug, Deserialize)]
+struct WriteAnswer {
+    #[serde(default)]
+    seq: u64,
+    #[serde(default)]
+    error: Option<WriteFailure>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WriteFailure {
+    #[serde(default)]
+    err_code: u64,
+    #[serde(default)]
+    description: String,
+}
+
+/// A question that was not answered.
+enum Unread {
+    /// No server serves the bucket: it is missing, or unreachable for a moment.
+    NoResponders,
+    Failed(StoreError),
 }
 
 impl Bus {
-    /// Makes the bucket if it is not there, and opens it; one that is there stays as it is. Needs the rights of a service.
-    pub async fn declare(&self, plan: &Store, replicas: usize) -> Result<Bucket, StoreError> {
-        if let Ok(bucket) = self.bucket(plan.name).await {
-            return Ok(bucket);
-        }
-        let config = kv::Config {
-            bucket: plan.name.to_owned(),
-            description: plan.description.to_owned(),
-            history: 1,
-            max_value_size: MAX_VALUE,
-            num_replicas: replicas,
-            max_age: plan.max_age.unwrap_or_default(),
-            ..kv::Config::default()
-        };
-        self.jetstream()
-            .create_key_value(config)
-            .await
-            .map(Bucket)
-            .map_err(failed("make it", plan.name))
-    }
-
-    /// Opens a bucket that somebody declared.
-    pub async fn bucket(&self, name: &str) -> Result<Bucket, StoreError> {
-        match self.jetstream().get_key_value(name).await {
-            Ok(store) => Ok(Bucket(store)),
-            Err(error) => {
-                tracing::debug!(%error, name, "a store cannot be opened");
-                Err(StoreError::Missing {
-                    bucket: name.to_owned(),
-                })
-            }
+    /// A bucket by its name. Whether it exists is known at the first read or write.
+    pub fn bucket(&self, name: &str) -> Bucket {
+        Bucket {
+            bus: self.clone(),
+            name: name.to_owned(),
         }
     }
 }
@@ -123,20 +109,24 @@ impl Bus {
 impl Bucket {
     /// The name.
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.name
     }
 
-    /// The key's value as it is; `None` when it was never written or was removed.
+    /// The key's value; `None` when it was never written or was removed.
     pub async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
-        let entry = self.0.entry(key).await.map_err(self.failed("read"))?;
-        Ok(entry.map(given).filter(|entry| entry.value.is_some()))
+        let entry = self.last(key, READER_TIMEOUT).await?;
+        Ok(entry.filter(|entry| entry.value.is_some()))
     }
 
-    /// Writes the key, whatever was there; gives the revision.
+    /// As [`Self::get`], with one question only: a bucket that no server reads at this moment counts as missing.
+    pub async fn get_once(&self, key: &str) -> Result<Option<Entry>, StoreError> {
+        let entry = self.last(key, Duration::ZERO).await?;
+        Ok(entry.filter(|entry| entry.value.is_some()))
+    }
+
+    /// Writes the key, whatever its value was; gives the revision.
     pub async fn put(&self, key: &str, value: Bytes) -> Result<u64, StoreError> {
-        heard(|| self.0.put(key, value.clone()))
-            .await
-            .map_err(self.failed("write"))
+        self.write("write", key, value, None).await
     }
 
     /// Writes a key that has no value.
@@ -145,152 +135,134 @@ impl Bucket {
             Err(conflict @ StoreError::Conflict { .. }) => conflict,
             done => return done,
         };
-        // That it was removed is a change of the key too, and the last one.
-        match self.0.entry(key).await.map_err(self.failed("read"))? {
-            Some(entry) if entry.operation != kv::Operation::Put => {
-                self.update(key, value, entry.revision).await
-            }
+        // A removal is a change of the key too, with a revision of its own.
+        match self.last(key, READER_TIMEOUT).await? {
+            Some(entry) if entry.value.is_none() => self.update(key, value, entry.revision).await,
             _ => Err(conflict),
         }
     }
 
-    /// Writes a key that nobody has written since that revision.
+    /// Writes a key that has not been written since that revision.
     pub async fn update(&self, key: &str, value: Bytes, revision: u64) -> Result<u64, StoreError> {
-        match heard(|| self.0.update(key, value.clone(), revision)).await {
-            Ok(revision) => Ok(revision),
-            Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
-                Err(StoreError::Conflict {
-                    key: key.to_owned(),
-                })
-            }
-            Err(error) => Err(self.failed("write")(error)),
-        }
+        let mut headers = HeaderMap::new();
+        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, revision.to_string());
+        self.write("write", key, value, Some(headers)).await
     }
 
     /// Removes a key's value, whatever it was.
     pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        heard(|| self.0.delete(key))
-            .await
-            .map_err(self.failed("remove"))
+        let mut headers = HeaderMap::new();
+        headers.insert(OPERATION, "DEL");
+        let removed = self.write("remove", key, Bytes::new(), Some(headers)).await;
+        removed.map(drop)
     }
 
-    /// Everything below a pattern such as `puppet.>`, as it is now.
-    pub async fn list(&self, pattern: &str) -> Result<Vec<Entry>, StoreError> {
-        let mut watch = self.watch(pattern).await?;
-        let mut entries = Vec::new();
-        while !watch.is_current() {
-            match watch.next().await? {
-                Some(entry) => entries.push(entry),
-                None => break,
+    /// The last change of the key, removals included.
+    async fn last(&self, key: &str, within: Duration) -> Result<Option<Entry>, StoreError> {
+        let latest = Instant::now() + within;
+        loop {
+            match self.last_once(key).await {
+                Ok(entry) => return Ok(entry),
+                Err(Unread::NoResponders) if Instant::now() < latest => {
+                    sleep(RETRY_INTERVAL).await;
+                }
+                Err(Unread::NoResponders) => return Err(self.missing()),
+                Err(Unread::Failed(error)) => return Err(error),
             }
         }
-        entries.retain(|entry: &Entry| entry.value.is_some());
-        Ok(entries)
     }
 
-    /// Everything below a pattern as it is, and then as it changes.
-    pub async fn watch(&self, pattern: &str) -> Result<Watch, StoreError> {
-        let inner = self
-            .0
-            .watch_with_history(pattern)
-            .await
-            .map_err(self.failed("watch"))?;
-        let mut watch = Watch {
-            bucket: self.name().to_owned(),
-            inner,
-            current: false,
-        };
-        watch.current = !self.has_any(pattern).await?;
-        Ok(watch)
+    async fn last_once(&self, key: &str) -> Result<Option<Entry>, Unread> {
+        let subject = subject::bucket_get(&self.name, key);
+        let answer = self.request("read", subject, Request::new()).await?;
+        Ok(entry::read(&self.name, &answer).filter(|entry| entry.key == key))
     }
 
-    /// Whether anything was ever written below a pattern. The library does not tell a watch of nothing from one that is behind.
-    async fn has_any(&self, pattern: &str) -> Result<bool, StoreError> {
-        let subject = format!("$KV.{}.{pattern}", self.name());
-        let mut subjects = self
-            .0
-            .stream
-            .info_with_subjects(subject)
-            .await
-            .map_err(self.failed("look"))?;
-        match subjects.next().await {
-            Some(Ok(_)) => Ok(true),
-            Some(Err(error)) => Err(self.failed("look")(error)),
-            None => Ok(false),
+    /// One question with one answer. A broker that refuses it says so to the connection, and not to the question.
+    async fn request(
+        &self,
+        what: &'static str,
+        subject: String,
+        request: Request,
+    ) -> Result<async_nats::Message, Unread> {
+        let mut events = self.bus.events();
+        let request = request.timeout(Some(ANSWER_TIMEOUT));
+        // On the heap: the library's future is large, and is part of that of everyone who waits for it.
+        let asked = Box::pin(self.bus.client().send_request(subject.clone(), request));
+        tokio::select! {
+            answer = asked => match answer {
+                Ok(answer) => Ok(answer),
+                Err(error) if error.kind() == RequestErrorKind::NoResponders => {
+                    Err(Unread::NoResponders)
+                }
+                Err(error) => Err(Unread::Failed(self.failed(what, &error))),
+            },
+            () = refused(&mut events, &subject) => Err(Unread::Failed(self.refused(what, &subject))),
         }
     }
 
-    fn failed<E: Error>(&self, what: &'static str) -> impl FnOnce(E) -> StoreError {
-        failed(what, self.name())
-    }
-}
-
-impl Watch {
-    /// The next state; `None` when the connection is gone for good.
-    pub async fn next(&mut self) -> Result<Option<Entry>, StoreError> {
-        let Some(entry) = self.inner.next().await else {
-            return Ok(None);
-        };
-        let entry = entry.map_err(failed("watch", &self.bucket))?;
-        self.current |= entry.seen_current;
-        Ok(Some(given(entry)))
+    /// What a role of an earlier version may not, `rpc org push` allows.
+    fn refused(&self, what: &'static str, subject: &str) -> StoreError {
+        let problem = format!(
+            "these credentials may not publish on {subject}; if the fleet is older than this program, run `rpc org push`"
+        );
+        self.failed(what, &problem)
     }
 
-    /// Whether everything that was there when the watch began has been handed out.
-    pub fn is_current(&self) -> bool {
-        self.current
-    }
-}
-
-/// Writes until somebody has heard it, for a while. A bucket that was opened may have nobody to write it for a moment: its leader changes,
-/// or a server of the cluster has not learnt yet where it is. The broker then says that nobody listens, so that nothing was written.
-async fn heard<T, E, W>(write: impl Fn() -> W) -> Result<T, E>
-where
-    E: Error + 'static,
-    W: Future<Output = Result<T, E>>,
-{
-    let latest = Instant::now() + SILENCE;
-    loop {
-        match write().await {
-            Err(error) if is_unheard(&error) && Instant::now() < latest => sleep(PAUSE).await,
-            done => return done,
+    /// Writes, and repeats that while no server takes it: a bucket may have no leader for a moment. "No responders" means that nothing
+    /// was written, so nothing is written twice.
+    async fn write(
+        &self,
+        what: &'static str,
+        key: &str,
+        value: Bytes,
+        headers: Option<HeaderMap>,
+    ) -> Result<u64, StoreError> {
+        let latest = Instant::now() + LEADER_TIMEOUT;
+        loop {
+            let request = Request::new()
+                .payload(value.clone())
+                .headers(headers.clone().unwrap_or_default());
+            let subject = subject::bucket_key(&self.name, key);
+            match self.request(what, subject, request).await {
+                Ok(answer) => return self.written(what, key, &answer.payload),
+                Err(Unread::Failed(error)) => return Err(error),
+                Err(Unread::NoResponders) if Instant::now() < latest => {
+                    sleep(RETRY_INTERVAL).await;
+                }
+                Err(Unread::NoResponders) => return Err(self.missing()),
+            }
         }
     }
-}
 
-/// Whether the broker says that nobody listened.
-fn is_unheard(error: &(dyn Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<PublishError>() {
-            return error.kind() == PublishErrorKind::StreamNotFound;
+    fn written(&self, what: &'static str, key: &str, answer: &[u8]) -> Result<u64, StoreError> {
+        match serde_json::from_slice(answer) {
+            Ok(WriteAnswer { error: None, seq }) if seq > 0 => Ok(seq),
+            Ok(WriteAnswer {
+                error: Some(WriteFailure { err_code, .. }),
+                ..
+            }) if err_code == WRONG_LAST_REVISION => Err(StoreError::Conflict {
+                key: key.to_owned(),
+            }),
+            Ok(WriteAnswer {
+                error: Some(failure),
+                ..
+            }) => Err(self.failed(what, &failure.description)),
+            _ => Err(self.failed(what, &"its answer is unreadable")),
         }
-        cause = error.source();
     }
-    false
-}
 
-fn given(entry: kv::Entry) -> Entry {
-    let created = entry.created.unix_timestamp_nanos() / 1_000_000;
-    Entry {
-        key: entry.key,
-        value: (entry.operation == kv::Operation::Put).then_some(entry.value),
-        revision: entry.revision,
-        created: u64::try_from(created).unwrap_or_default(),
+    fn missing(&self) -> StoreError {
+        StoreError::Missing {
+            bucket: self.name.clone(),
+        }
     }
-}
 
-fn failed<E: Error>(what: &'static str, bucket: &str) -> impl FnOnce(E) -> StoreError {
-    let bucket = bucket.to_owned();
-    move |error| StoreError::Failed {
-        what,
-        bucket,
-        problem: error.to_string(),
-    }
-}
-
-impl Bus {
-    fn jetstream(&self) -> jetstream::Context {
-        jetstream::new(self.client().clone())
+    fn failed(&self, what: &'static str, problem: &dyn std::fmt::Display) -> StoreError {
+        StoreError::Failed {
+            what,
+            bucket: self.name.clone(),
+            problem: problem.to_string(),
+        }
     }
 }

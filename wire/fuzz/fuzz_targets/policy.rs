@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
 use muster_wire::filter::Known;
-use muster_wire::identity::{Identity, Name};
-use muster_wire::policy::{PolicySet, Question, Source, Verdict};
+use muster_wire::identity::Name;
+use muster_wire::policy::{PolicyPrincipal, PolicySet, Question, Source, Verdict};
 use muster_wire::state::{Facts, NodeView};
 
 fuzz_target!(|text: &str| {
@@ -24,11 +24,11 @@ fuzz_target!(|text: &str| {
     let node = NodeView {
         identity: "db1",
         facts: &facts,
-        classes: &classes,
+        classes: &classes, classes_known: true,
         agents: &[],
         collectives: &[],
     };
-    let (caller, agent) = (Identity::parse("rip").expect("name"), Name::parse("service").expect("name"));
+    let (caller, agent) = (PolicyPrincipal::parse("rip").expect("name"), Name::parse("service").expect("name"));
     for action in ["stop", "status"] {
         let action = Name::parse(action).expect("name");
         let asked = Question {

@@ -23,7 +23,7 @@ fn decide(select: &Select) {
     let node = NodeView {
         identity: "db1",
         facts: &facts,
-        classes: &[],
+        classes: &[], classes_known: true,
         agents: &[],
         collectives: &[],
     };

@@ -1,7 +1,9 @@
 //! The one door to files that hold a secret: keys, credentials, tokens. What others can read or change is refused before a byte of it
-//! is read. It does not know what the secrets mean, and writes none.
+//! is read. It does not know what the secrets mean, and writes none. Files that others may read but not change: `protected`.
 
 #![warn(missing_docs)]
+
+mod protected;
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _};
@@ -9,6 +11,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _}
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
+pub use protected::{ProtectedFileError, check_protected, read_protected};
 pub use zeroize::Zeroizing;
 
 /// Whose secret it is, which decides who else may look at its file.

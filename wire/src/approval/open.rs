@@ -7,6 +7,7 @@ use crate::identity::Identity;
 use crate::request::{Request, Target};
 use crate::sign::{Envelope, Kind, Refusal};
 use crate::token::{Role, TokenCache, Trust, Verified};
+use crate::unique::check_unique_keys;
 use crate::{Millis, fresh, limits};
 
 /// A proposal of a proven caller.
@@ -73,6 +74,7 @@ pub fn open_proposal(
 ) -> Result<OpenProposal, ApprovalError> {
     let opened =
         Envelope::decode(Kind::Proposal, bytes)?.verify(trust, cache, now, &[Role::Caller])?;
+    check_unique_keys(opened.body).map_err(ApprovalError::Json)?;
     let proposal: Proposal = serde_json::from_slice(opened.body).map_err(ApprovalError::Json)?;
     signed_by(&opened.sender, &proposal.caller)?;
     let lifetime = proposal.expires_at.saturating_sub(proposal.issued_at);
@@ -101,6 +103,7 @@ pub fn open_approval(
     let bytes = decode(text)?;
     let opened =
         Envelope::decode(Kind::Approval, &bytes)?.verify(trust, cache, now, &[Role::Caller])?;
+    check_unique_keys(opened.body).map_err(ApprovalError::Json)?;
     let approval: Approval = serde_json::from_slice(opened.body).map_err(ApprovalError::Json)?;
     let approver = opened.sender;
     signed_by(&approver, &approval.approver)?;

@@ -14,11 +14,13 @@
 //! [`Position`] makes lines, [`Verifier`] reads them.
 
 mod chain;
+mod head;
 mod marks;
 mod verdict;
 mod verify;
 
 pub use chain::{Hash, HashError, Link, NotAnObject, Position};
+pub use head::HeadRecord;
 pub use marks::{Checkpoint, Gap, GapKind, Header, Mark};
 pub use verdict::{Anchor, Finding, Note, Place, Signed, Verdict};
 pub use verify::{Trusting, Verifier};

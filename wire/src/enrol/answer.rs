@@ -83,6 +83,8 @@ pub enum Reason {
     NameNotAllowed,
     /// Another key has this name, and was not released.
     NameTaken,
+    /// The key was revoked.
+    Revoked,
     /// As many came in by this token as may.
     UsedUp,
     /// Signed too long ago, or in the future: compare the clocks.
@@ -102,6 +104,7 @@ impl Reason {
         match self {
             Self::NameNotAllowed => "name_not_allowed",
             Self::NameTaken => "name_taken",
+            Self::Revoked => "revoked",
             Self::UsedUp => "used_up",
             Self::Stale => "stale",
             Self::Denied => "denied",
@@ -112,7 +115,10 @@ impl Reason {
 
     /// Whether asking again with the same credential and name is of no use. A name that is taken may be released.
     pub fn is_final(self) -> bool {
-        matches!(self, Self::NameNotAllowed | Self::UsedUp | Self::Denied)
+        matches!(
+            self,
+            Self::NameNotAllowed | Self::UsedUp | Self::Denied | Self::Revoked
+        )
     }
 }
 

@@ -1,8 +1,10 @@
 //! Whether a wish is granted, as far as that follows from the wish and from who has the name. Pure.
 
 use super::answer::Reason;
-use super::hello::OpenHello;
-use super::roll::{Approval, Entry};
+use super::entry::{Claimed, Entry};
+use super::hello::{Hello, OpenHello};
+use super::roll::Approval;
+use crate::identity::Identity;
 use crate::{Millis, fresh, limits};
 
 /// What follows from a wish and what is known.
@@ -16,10 +18,19 @@ pub enum Decision {
     Refuse(Reason, String),
 }
 
-/// Decides. `holder` is who has the name now; `approval` is what somebody says who was asked.
+/// What is known of the name and of the key in a wish.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KnownName<'a> {
+    /// The entry of the name.
+    pub entry: Option<&'a Entry>,
+    /// Whether the fleet's account token has a revocation of the key, whenever it was made.
+    pub is_key_revoked: bool,
+}
+
+/// Decides. `approval` is what somebody says who was asked.
 pub fn decide(
     wish: &OpenHello,
-    holder: Option<&Entry>,
+    known: KnownName<'_>,
     approval: &Approval,
     now: Millis,
 ) -> Decision {
@@ -38,8 +49,19 @@ pub fn decide(
         );
         return Decision::Refuse(Reason::NameNotAllowed, message);
     }
-    if holder.is_some_and(|held| held.key != hello.key && !held.released) {
-        return Decision::Refuse(Reason::NameTaken, taken(&hello.identity));
+    let claim = Entry::judge_claim(known.entry, hello.key);
+    if known.is_key_revoked || claim == Claimed::Revoked {
+        return Decision::Refuse(Reason::Revoked, revoked(hello));
+    }
+    if let Claimed::Taken(_) = claim {
+        let is_revoked = known.entry.is_some_and(|entry| entry.revoked);
+        let message = if is_revoked {
+            let name = &hello.identity;
+            format!("the node {name} was revoked; `rpc provision release {name}` frees the name")
+        } else {
+            taken(&hello.identity)
+        };
+        return Decision::Refuse(Reason::NameTaken, message);
     }
     match approval {
         Approval::NotNeeded | Approval::Given => Decision::Issue,
@@ -48,9 +70,24 @@ pub fn decide(
     }
 }
 
-/// What whoever comes second is told.
-pub(super) fn taken(name: &crate::identity::Identity) -> String {
+/// The message for the second machine of a name.
+pub(super) fn taken(name: &Identity) -> String {
     format!(
         "another key has the name {name} already; release it if that machine is gone, or choose another name"
+    )
+}
+
+/// The message for a key that was revoked.
+pub(super) fn revoked(hello: &Hello) -> String {
+    format!(
+        "the key {} was revoked; give the machine a new key (remove newcomer.json from its state directory), and release the name {}",
+        hello.key, hello.identity
+    )
+}
+
+/// The message for a name that a node has which was not enrolled.
+pub(super) fn in_use(name: &Identity) -> String {
+    format!(
+        "a node of the name {name} is registered or connected; choose another name, or stop that node and release the name"
     )
 }

@@ -6,9 +6,10 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::answer::{Answer, Outcome, Reason, Refused, Wait, Welcome, seal_answer};
-use super::decide::{Decision, decide, taken};
+use super::decide::{Decision, KnownName, decide, in_use, revoked, taken};
+use super::entry::{Claimed, Entry};
 use super::hello::{HelloError, OpenHello, open_hello};
-use super::roll::{Claimed, Entry, Roll};
+use super::roll::Roll;
 use crate::Millis;
 use crate::identity::{Identity, Name};
 use crate::sign::{SealError, Signer};
@@ -119,6 +120,11 @@ impl<R: Roll> Enroller<R> {
         })
     }
 
+    /// The name under which it answers.
+    pub fn identity(&self) -> &Identity {
+        self.service.identity()
+    }
+
     /// Names and uses.
     pub fn roll(&self) -> &R {
         &self.roll
@@ -161,9 +167,17 @@ impl<R: Roll> Enroller<R> {
     /// The use is taken before the name: whoever dies between the two, and comes again, is counted once.
     async fn outcome(&self, wish: &OpenHello, now: Millis) -> Result<Outcome, R::Error> {
         let hello = &wish.hello;
+        if let Some(account) = self.roll.fleet_account().await? {
+            // One that is not newer, or not the operator's, changes nothing.
+            let _ = self.update_fleet(&account);
+        }
         let holder = self.roll.holder(&hello.identity).await?;
         let approval = self.roll.approval(wish).await?;
-        match decide(wish, holder.as_ref(), &approval, now) {
+        let known = KnownName {
+            entry: holder.as_ref(),
+            is_key_revoked: current(&self.fleet).has_revocation(&hello.key),
+        };
+        match decide(wish, known, &approval, now) {
             Decision::Refuse(reason, message) => return Ok(refused(reason, message)),
             Decision::Wait(message) => {
                 return Ok(Outcome::Wait(Wait {
@@ -173,12 +187,26 @@ impl<R: Roll> Enroller<R> {
             }
             Decision::Issue => {}
         }
+        // A machine that comes back has the name, and is not asked whether it is connected.
+        let comes_back = holder
+            .as_ref()
+            .is_some_and(|held| held.is_held_by(hello.key));
+        if !comes_back
+            && self
+                .roll
+                .is_in_use(&hello.identity, holder.is_some())
+                .await?
+        {
+            return Ok(refused(Reason::NameTaken, in_use(&hello.identity)));
+        }
         let entry = Entry {
             identity: hello.identity.clone(),
             key: hello.key,
-            credential: wish.sender.key,
+            credential: Some(wish.sender.key),
             at: now,
             released: false,
+            revoked: false,
+            former: Vec::new(),
         };
         if let Some(limit) = wish.ticket.uses
             && !self.roll.take_use(&entry, limit).await?
@@ -187,8 +215,10 @@ impl<R: Roll> Enroller<R> {
                 format!("the bootstrap token has let in {limit} already, as many as it may");
             return Ok(refused(Reason::UsedUp, message));
         }
-        if let Claimed::Taken(_) = self.roll.claim(&entry).await? {
-            return Ok(refused(Reason::NameTaken, taken(&hello.identity)));
+        match self.roll.claim(&entry).await? {
+            Claimed::Now | Claimed::Before => {}
+            Claimed::Taken(_) => return Ok(refused(Reason::NameTaken, taken(&hello.identity))),
+            Claimed::Revoked => return Ok(refused(Reason::Revoked, revoked(hello))),
         }
         Ok(match self.welcome(wish, now) {
             Ok(welcome) => Outcome::Welcome(Box::new(welcome)),

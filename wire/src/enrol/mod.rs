@@ -18,6 +18,7 @@
 mod answer;
 mod decide;
 mod enroller;
+mod entry;
 mod hello;
 mod names;
 mod roll;
@@ -26,9 +27,10 @@ mod ticket;
 pub use answer::{
     Answer, AnswerError, Outcome, Reason, Refused, Wait, Welcome, open_answer, seal_answer,
 };
-pub use decide::{Decision, decide};
+pub use decide::{Decision, KnownName, decide};
 pub use enroller::{EnrolError, Enroller, Handled, Offer, Parts, issue};
+pub use entry::{Claimed, Entry};
 pub use hello::{Hello, HelloError, Nonce, NonceError, OpenHello, open_hello, seal_hello};
 pub use names::{NamePattern, NamePatternError};
-pub use roll::{Approval, Claimed, Entry, MemoryRoll, Roll};
+pub use roll::{Approval, MemoryRoll, Roll};
 pub use ticket::{Ticket, TicketError, TicketFact};

@@ -7,39 +7,10 @@ use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::sync::{Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
-
+use super::entry::{Claimed, Entry};
 use super::hello::OpenHello;
-use crate::Millis;
 use crate::identity::Identity;
 use crate::token::PublicKey;
-
-/// A name, and the key that has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// The name.
-    pub identity: Identity,
-    /// The key that has it.
-    pub key: PublicKey,
-    /// The bootstrap credential that it came by.
-    pub credential: PublicKey,
-    /// Since when, by the clock of the service.
-    pub at: Millis,
-    /// Whether another key may have the name from now on.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub released: bool,
-}
-
-/// What became of the attempt to take a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claimed {
-    /// The key has the name now.
-    Now,
-    /// The key had it before.
-    Before,
-    /// Another key has it, and was not released.
-    Taken(PublicKey),
-}
 
 /// What somebody beside the rules says to a wish.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +30,11 @@ pub trait Roll: Send + Sync {
     /// What can go wrong. The wish is then answered with [`super::Reason::Trouble`], and comes again.
     type Error: std::error::Error + Send + Sync + 'static;
 
+    /// The fleet's newest account token, where it is kept; its revocations count for the wish that is decided next.
+    fn fleet_account(&self) -> impl Future<Output = Result<Option<String>, Self::Error>> + Send {
+        ready(Ok(None))
+    }
+
     /// Who has a name.
     fn holder(
         &self,
@@ -75,6 +51,16 @@ pub trait Roll: Send + Sync {
         entry: &Entry,
         limit: u32,
     ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
+
+    /// Whether a node of this name exists although no machine was enrolled under it: it is registered, or it is connected and was asked.
+    /// `has_entry` says whether the name has an entry, which is then released. The question is asked before the name is claimed.
+    fn is_in_use(
+        &self,
+        _name: &Identity,
+        _has_entry: bool,
+    ) -> impl Future<Output = Result<bool, Self::Error>> + Send {
+        ready(Ok(false))
+    }
 
     /// What somebody says to a wish that the rules allow.
     fn approval(
@@ -115,6 +101,20 @@ impl MemoryRoll {
         });
     }
 
+    /// Puts an entry in the place of what the name has.
+    pub fn insert(&self, entry: Entry) {
+        self.with(|inner| inner.names.insert(entry.identity.clone(), entry));
+    }
+
+    /// Marks the key that has a name as revoked.
+    pub fn revoke(&self, name: &Identity) {
+        self.with(|inner| {
+            if let Some(entry) = inner.names.get_mut(name) {
+                entry.revoked = true;
+            }
+        });
+    }
+
     fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -131,13 +131,12 @@ impl Roll for MemoryRoll {
     }
 
     fn claim(&self, entry: &Entry) -> impl Future<Output = Result<Claimed, Infallible>> + Send {
-        let claimed = self.with(|inner| match inner.names.get(&entry.identity) {
-            Some(held) if held.key == entry.key && !held.released => Claimed::Before,
-            Some(held) if !held.released => Claimed::Taken(held.key),
-            _ => {
-                inner.names.insert(entry.identity.clone(), entry.clone());
-                Claimed::Now
+        let claimed = self.with(|inner| {
+            let (changed, claimed) = Entry::claim(inner.names.get(&entry.identity), entry);
+            if let Some(changed) = changed {
+                inner.names.insert(entry.identity.clone(), changed);
             }
+            claimed
         });
         ready(Ok(claimed))
     }
@@ -149,7 +148,10 @@ impl Roll for MemoryRoll {
     ) -> impl Future<Output = Result<bool, Infallible>> + Send {
         let use_of = (entry.identity.clone(), entry.key);
         let counted = self.with(|inner| {
-            let uses = inner.uses.entry(entry.credential).or_default();
+            let Some(credential) = entry.credential else {
+                return true;
+            };
+            let uses = inner.uses.entry(credential).or_default();
             let room = uses.len() < usize::try_from(limit).unwrap_or(usize::MAX);
             uses.contains(&use_of) || (room && uses.insert(use_of))
         });

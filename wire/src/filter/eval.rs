@@ -19,8 +19,7 @@ use crate::state::{Facts, NodeView};
 impl Filter {
     /// Whether the node is meant, when no data source can be asked: each is unknown.
     pub fn matches(&self, node: &NodeView<'_>) -> bool {
-        self.matches_names_and_facts(node)
-            && self.select().is_none_or(|select| select.matches(node))
+        self.matches_identity(node) && self.matches_apart_from_identity(node)
     }
 
     /// Whether the node is meant, or which data source must be asked to tell. What costs nothing is looked at first.
@@ -33,27 +32,32 @@ impl Filter {
 
     /// The same, of everything that is demanded besides an identity.
     pub fn evaluate_apart_from_identity(&self, node: &NodeView<'_>, known: &Known) -> Progress<'_> {
-        if !self.matches_beside_identity(node) {
+        let beside = self.judge_beside_identity(node);
+        if beside == Truth::False {
             return Progress::Decided(Truth::False);
         }
-        self.select()
-            .map_or(Progress::Decided(Truth::True), |select| {
-                select.evaluate(node, known)
-            })
+        let select = self.select().map(|select| select.evaluate(node, known));
+        match select {
+            None => Progress::Decided(beside),
+            Some(progress) => progress.map(|truth| beside.and(truth)),
+        }
     }
 
     /// Each condition besides identities, as it is typed, and whether it holds; unknown, if its data source was not asked.
     pub fn conditions(&self, node: &NodeView<'_>, known: &Known) -> Vec<(String, Truth)> {
         let mut conditions = Vec::new();
         for term in self.facts() {
-            conditions.push((format!("-F {term}"), term.matches(node.facts).into()));
+            conditions.push((format!("-F {term}"), term.judge(node.facts)));
         }
         for (flag, wanted, names) in [
             ("-C", self.classes(), node.classes),
             ("-A", self.agents(), node.agents),
         ] {
             for pattern in wanted {
-                let holds = pattern.finds(names).into();
+                let holds = match flag {
+                    "-C" => pattern.finds_class(node),
+                    _ => pattern.finds(names).into(),
+                };
                 conditions.push((format!("{flag} {pattern}"), holds));
             }
         }
@@ -64,6 +68,23 @@ impl Filter {
         conditions
     }
 
+    /// The conditions besides identities that are unknown. A data source that was not asked is none of them.
+    pub fn unknown_conditions(&self, node: &NodeView<'_>, known: &Known) -> Vec<String> {
+        let unknown = |(text, truth): (String, Truth)| (truth == Truth::Unknown).then_some(text);
+        let facts = self.facts().iter();
+        let facts = facts.map(|term| (term.to_string(), term.judge(node.facts)));
+        let classes = self.classes().iter();
+        let classes = classes.map(|pattern| (pattern.to_string(), pattern.finds_class(node)));
+        let select = self.select().into_iter();
+        let select = select.flat_map(|select| select.conditions(node, known));
+        let select = select.filter_map(|(text, truth)| Some((text, truth?)));
+        facts
+            .chain(classes)
+            .chain(select)
+            .filter_map(unknown)
+            .collect()
+    }
+
     fn matches_identity(&self, node: &NodeView<'_>) -> bool {
         let identities = self.identities();
         identities.is_empty()
@@ -72,24 +93,25 @@ impl Filter {
                 .any(|pattern| pattern.matches(node.identity))
     }
 
-    fn matches_names_and_facts(&self, node: &NodeView<'_>) -> bool {
-        self.matches_identity(node) && self.matches_beside_identity(node)
-    }
-
     /// Whether everything holds that is demanded besides an identity; for whoever knows more alternatives to
     /// the filter's identities, such as the groups of an inventory. Data sources are unknown.
     pub fn matches_apart_from_identity(&self, node: &NodeView<'_>) -> bool {
-        self.matches_beside_identity(node)
+        self.judge_beside_identity(node) == Truth::True
             && self.select().is_none_or(|select| select.matches(node))
     }
 
-    fn matches_beside_identity(&self, node: &NodeView<'_>) -> bool {
-        let all_found = |wanted: &[Pattern], names: &[String]| {
-            wanted.iter().all(|pattern| pattern.finds(names))
-        };
-        all_found(self.agents(), node.agents)
-            && all_found(self.classes(), node.classes)
-            && self.facts().iter().all(|term| term.matches(node.facts))
+    /// Agents, classes and facts, all of which must hold.
+    fn judge_beside_identity(&self, node: &NodeView<'_>) -> Truth {
+        let has_agents = self
+            .agents()
+            .iter()
+            .all(|pattern| pattern.finds(node.agents));
+        let classes = self.classes().iter();
+        let classes = classes.map(|pattern| pattern.finds_class(node));
+        let facts = self.facts().iter().map(|term| term.judge(node.facts));
+        classes
+            .chain(facts)
+            .fold(Truth::from(has_agents), Truth::and)
     }
 }
 
@@ -106,12 +128,30 @@ impl Pattern {
     pub(super) fn finds(&self, names: &[String]) -> bool {
         names.iter().any(|name| self.matches(name))
     }
+
+    /// Whether the node has such a class; unknown while its classes were never read.
+    pub(super) fn finds_class(&self, node: &NodeView<'_>) -> Truth {
+        if node.classes_known {
+            self.finds(node.classes).into()
+        } else {
+            Truth::Unknown
+        }
+    }
 }
 
 impl FactTerm {
     /// Whether the condition holds for these facts.
     pub fn matches(&self, facts: &Facts) -> bool {
         self.operator.holds(&self.operand, facts.lookup(&self.path))
+    }
+
+    /// The same; unknown where a source that was never read could decide it.
+    pub(super) fn judge(&self, facts: &Facts) -> Truth {
+        if facts.is_known(&self.path) {
+            self.matches(facts).into()
+        } else {
+            Truth::Unknown
+        }
     }
 }
 
@@ -302,6 +342,7 @@ mod tests {
             identity: "db1.acme.net",
             facts: &facts,
             classes: &classes,
+            classes_known: true,
             agents: &agents,
             collectives: &[],
         };

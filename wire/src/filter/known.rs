@@ -31,7 +31,7 @@ pub enum Found {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Known(BTreeMap<Lookup, Found>);
 
-/// Whether something holds: true, false, or not to be told because a data source did not answer.
+/// Whether something holds: true, false, or unknown because a data source did not answer or a source of facts was never read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Truth {
     /// It holds.
@@ -90,6 +90,16 @@ impl<'a, T> Progress<'a, T> {
 }
 
 impl Truth {
+    /// Both: false as soon as one is, otherwise unknown as soon as one is.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::False, _) | (_, Self::False) => Self::False,
+            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
+            (Self::True, Self::True) => Self::True,
+        }
+    }
+
     /// As a word: `true`, `false`, `unknown`.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,19 +1,25 @@
 //! Seen requests as bytes, so that the memory of them outlives the daemon.
 //!
-//! A journal is a sequence of records of [`Record::BYTES`] bytes and nothing else:
+//! A journal is a sequence of slots of [`Record::BYTES`] bytes and nothing else. The first is [`JOURNAL_START`], so that an emptied file is
+//! not taken for a journal without records; older versions wrote none. The others are records:
 //!
 //! ```text
 //! 0      4                 36           52        60        64
 //! | MSN1 | caller's key    | request id | expires | CRC-32  |     integers are little endian
 //! ```
 //!
-//! A crash may leave a torn record at the end, and a disk may damage one in the middle: both are left out, and told.
+//! A crash may leave less than a slot at the end: that was never forced to disk, so its request has changed nothing. Every other slot that
+//! is no record was one, and is counted as damaged.
 
 use uuid::Uuid;
 
 use crate::Millis;
 
 const MAGIC: [u8; 4] = *b"MSN1";
+
+/// The first slot of a journal.
+pub const JOURNAL_START: [u8; Record::BYTES] =
+    *b"MSJ1 seen requests of a muster node, records of 64 bytes follow\n";
 
 /// One seen request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,8 +39,10 @@ pub struct Decoded {
     pub records: Vec<Record>,
     /// Where the last whole record ends: cut the file here before appending.
     pub valid_len: usize,
-    /// Records between whole ones that are damaged.
+    /// Whole slots that are no records any more.
     pub damaged: usize,
+    /// Whether the bytes begin as a journal does, of this version or of an older one.
+    pub has_start: bool,
 }
 
 impl Record {
@@ -78,18 +86,19 @@ impl Record {
             records: Vec::new(),
             valid_len: 0,
             damaged: 0,
+            has_start: false,
         };
         let (slots, _torn) = journal.as_chunks::<{ Self::BYTES }>();
-        let mut pending = 0;
         for (index, slot) in slots.iter().enumerate() {
-            match Self::decode(slot) {
-                None => pending += 1,
-                Some(record) => {
-                    decoded.records.push(record);
-                    decoded.valid_len = (index + 1) * Self::BYTES;
-                    decoded.damaged += std::mem::take(&mut pending);
-                }
+            let is_start = index == 0 && *slot == JOURNAL_START;
+            let record = Self::decode(slot);
+            decoded.has_start |= is_start || (index == 0 && record.is_some());
+            if is_start || record.is_some() {
+                decoded.valid_len = (index + 1) * Self::BYTES;
+            } else {
+                decoded.damaged += 1;
             }
+            decoded.records.extend(record);
         }
         decoded
     }

@@ -6,6 +6,6 @@ pub mod journal;
 pub mod replay;
 pub mod ttl;
 
-pub use journal::Record;
+pub use journal::{JOURNAL_START, Record};
 pub use replay::{DEFAULT_CAPACITY, Insertion, Now, SeenCache};
 pub use ttl::{SKEW, Stale, judge, remember_until};

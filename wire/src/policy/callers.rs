@@ -7,9 +7,9 @@ use regex::Regex;
 
 use super::fault::PolicyFault;
 use super::groups::Groups;
+use super::principal::{PolicyPrincipal, PrincipalError, PrincipalRole, split_role};
 use super::span::Span;
 use crate::filter::MAX_PATTERN_BYTES;
-use crate::identity::Identity;
 
 /// Most memory that one compiled expression may take, in bytes.
 const COMPILED_BYTES: usize = 64 * 1024;
@@ -18,7 +18,7 @@ const COMPILED_BYTES: usize = 64 * 1024;
 #[derive(Debug, Clone, Default)]
 pub struct Callers {
     anyone: bool,
-    names: BTreeSet<Identity>,
+    names: BTreeSet<PolicyPrincipal>,
     expressions: Vec<Expression>,
     words: Vec<CallerWord>,
 }
@@ -34,9 +34,10 @@ pub struct CallerWord {
     pub group: bool,
 }
 
-/// An expression that matches whole names.
+/// An expression that matches whole names of one role.
 #[derive(Debug, Clone)]
 struct Expression {
+    role: PrincipalRole,
     source: String,
     whole: Regex,
 }
@@ -65,8 +66,11 @@ impl Callers {
         let mut group = false;
         if self.anyone {
             // Only `*` alone is everybody: beside others it is a slip, and no name.
-        } else if text.starts_with('/') {
-            self.expressions.push(Expression::read(text)?);
+        } else if let Some((role, expression)) =
+            split_role(text).filter(|(_, rest)| rest.starts_with('/'))
+        {
+            self.expressions
+                .push(Expression::read(text, role, expression)?);
         } else if let Some(members) = groups.members(text) {
             group = true;
             self.names.extend(members.iter().cloned());
@@ -81,14 +85,14 @@ impl Callers {
         Ok(())
     }
 
-    /// Whether the rule is for this caller: its whole name, never a part of one.
-    pub fn include(&self, caller: &Identity) -> bool {
+    /// Whether the rule is for this principal: its role and its whole name, never a part of one.
+    pub fn include(&self, caller: &PolicyPrincipal) -> bool {
         self.anyone
             || self.names.contains(caller)
             || self
                 .expressions
                 .iter()
-                .any(|expression| expression.whole.is_match(caller.as_str()))
+                .any(|expression| expression.matches(caller))
     }
 
     /// Whether these are surely all of the others, too. A `false` may be too careful.
@@ -109,7 +113,7 @@ impl Callers {
     }
 
     /// The names, with those of groups.
-    pub fn names(&self) -> &BTreeSet<Identity> {
+    pub fn names(&self) -> &BTreeSet<PolicyPrincipal> {
         &self.names
     }
 }
@@ -125,11 +129,15 @@ impl fmt::Display for Callers {
 }
 
 impl Expression {
-    /// Reads `/expression/` or `/expression/i`. It must be whole by itself before it is anchored: one such as `a)|(b` would
+    fn matches(&self, caller: &PolicyPrincipal) -> bool {
+        self.role == caller.role() && self.whole.is_match(caller.name().as_str())
+    }
+
+    /// Reads `/expression/` or `/expression/i` out of a word. It must be whole by itself before it is anchored: one such as `a)|(b` would
     /// otherwise leave its anchors.
-    fn read(text: &str) -> Result<Self, PolicyFault> {
+    fn read(word: &str, role: PrincipalRole, text: &str) -> Result<Self, PolicyFault> {
         let wrong = |why: String| PolicyFault::CallerExpression {
-            word: text.chars().take(200).collect(),
+            word: word.chars().take(200).collect(),
             why,
         };
         let body = text.strip_prefix('/').unwrap_or_default();
@@ -152,7 +160,8 @@ impl Expression {
         };
         compile(source)?;
         Ok(Self {
-            source: text.to_owned(),
+            role,
+            source: word.to_owned(),
             whole: compile(&format!(r"{flag}\A(?:{source})\z"))?,
         })
     }
@@ -164,15 +173,10 @@ fn last_line(error: &regex::Error) -> String {
     text.lines().last().unwrap_or_default().trim().to_owned()
 }
 
-/// One caller: its name, alone or after one of the prefixes that policies of `MCollective` and Choria have.
-pub(super) fn name(word: &str) -> Result<Identity, PolicyFault> {
-    let name = match word.split_once('=') {
-        Some(("caller" | "cert" | "choria", name)) => name,
-        Some(_) => return Err(PolicyFault::CallerKind(word.to_owned())),
-        None => word,
-    };
-    Identity::parse(name).map_err(|error| PolicyFault::Caller {
-        word: word.to_owned(),
-        error,
+/// One principal: a name, alone or behind its role or one of the prefixes that policies of `MCollective` and Choria have.
+pub(super) fn name(word: &str) -> Result<PolicyPrincipal, PolicyFault> {
+    PolicyPrincipal::parse(word).map_err(|error| match error {
+        PrincipalError::Kind(word) => PolicyFault::CallerKind(word),
+        PrincipalError::Name { word, error } => PolicyFault::Caller { word, error },
     })
 }

@@ -45,6 +45,9 @@ pub enum PolicyFault {
     /// The file or directory cannot be read.
     #[error("cannot read it: {0}")]
     Read(io::Error),
+    /// Other users could change the file or what leads to it.
+    #[error("{0}")]
+    Unprotected(String),
     /// More bytes than any policy has.
     #[error("more than {0} bytes")]
     TooLarge(u64),
@@ -93,7 +96,9 @@ pub enum PolicyFault {
         why: String,
     },
     /// A word before the `=` that we do not know.
-    #[error("`{0}`: a caller is written `NAME`, `caller=NAME`, `cert=NAME` or `choria=NAME`")]
+    #[error(
+        "`{0}`: a caller is written `NAME`, `caller=NAME`, `cert=NAME` or `choria=NAME`, and a service `service=NAME`"
+    )]
     CallerKind(String),
     /// Not the name of an action.
     #[error("`{word}` is not an action: {error}")]

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::callers::name;
 use super::fault::{Flaw, PolicyFault};
+use super::principal::{PolicyPrincipal, split_role};
 use super::span::{Span, lines};
-use crate::identity::{Identity, Name};
+use crate::identity::Name;
 
 /// Groups and their members.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Groups(BTreeMap<String, BTreeSet<Identity>>);
+pub struct Groups(BTreeMap<String, BTreeSet<PolicyPrincipal>>);
 
 impl Groups {
     /// Reads the whole file, or nothing of it: then everything that is wrong with it, in the order of its lines.
@@ -53,7 +54,7 @@ impl Groups {
         })?;
         let mut members = BTreeSet::new();
         for word in words {
-            if word.text().starts_with('/') {
+            if split_role(word.text()).is_some_and(|(_, rest)| rest.starts_with('/')) {
                 let text = word.text().to_owned();
                 return Err(at(word, PolicyFault::GroupExpression(text)));
             }
@@ -69,7 +70,7 @@ impl Groups {
     }
 
     /// The members of a group, if there is such a group.
-    pub fn members(&self, group: &str) -> Option<&BTreeSet<Identity>> {
+    pub fn members(&self, group: &str) -> Option<&BTreeSet<PolicyPrincipal>> {
         self.0.get(&group.to_ascii_lowercase())
     }
 
@@ -79,7 +80,7 @@ impl Groups {
     }
 
     /// Everybody who is in a group.
-    pub fn everybody(&self) -> impl Iterator<Item = &Identity> {
+    pub fn everybody(&self) -> impl Iterator<Item = &PolicyPrincipal> {
         self.0.values().flatten()
     }
 }

@@ -14,15 +14,16 @@
 //! ```
 //!
 //! Callers are names, compared whole; groups of the file `groups` (`sysadmins rip anna`); or `/expressions/` that must match the
-//! whole name. Facts and classes read as the words of `-W`, all of which must hold, or as one expression of `-S`. A file with
+//! whole name. A plain name or expression is about callers only. A service is written `service=NAME` or `service=/expression/`, also in
+//! groups. `*` is every caller and every service. Facts and classes read as the words of `-W`, all of which must hold, or as one expression of `-S`. A file with
 //! one line that is not understood denies everything for its agent, and a broken `groups` for all: a line that was skipped
 //! might have been a `deny`.
 //!
 //! An agent without a file has `default.policy`; without that, `rpcutil` and `data` have [`DEFAULT_OPEN`], so that a fresh node
 //! can be found and asked what it is, and every other agent has the configuration's default, which is to deny.
 //!
-//! Expressions may ask data sources: `puppet().enabled=false`. What nobody can tell does not match an `allow` line, and does match
-//! a `deny` line.
+//! Expressions may ask data sources: `puppet().enabled=false`. What is unknown does not match an `allow` line, and does match a `deny`
+//! line. Facts and classes are unknown while one of their sources has never been read since the daemon's start.
 //!
 //! Everything here is a function of texts, and of what is [`Known`](crate::filter::Known) of data sources: whoever has a directory of
 //! policies reads it, and makes a [`PolicySet`] of what it read. [`PolicySet::judge`] answers a question or says what it
@@ -35,6 +36,7 @@ mod fault;
 mod file;
 mod groups;
 mod options;
+mod principal;
 mod rule;
 mod set;
 mod span;
@@ -45,13 +47,14 @@ pub use fault::{Flaw, PolicyFault, PolicyProblem};
 pub use file::{MAX_LOOKUPS, PolicyFile};
 pub use groups::Groups;
 pub use options::{InstantError, instant};
+pub use principal::{PolicyPrincipal, PrincipalError, PrincipalRole};
 pub use rule::Rule;
 pub use set::{DEFAULT_OPEN, Decision, FILE_BYTES, GROUPS, PolicySet, Source};
 
 use serde::{Deserialize, Serialize};
 
 use crate::Millis;
-use crate::identity::{Identity, Name};
+use crate::identity::Name;
 use crate::state::NodeView;
 
 /// What a rule says.
@@ -86,7 +89,7 @@ impl Verdict {
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
     /// Who asks.
-    pub caller: &'a Identity,
+    pub caller: &'a PolicyPrincipal,
     /// The agent.
     pub agent: &'a Name,
     /// The action.

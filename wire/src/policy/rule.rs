@@ -148,10 +148,9 @@ impl Rule {
 
     /// The conditions that nobody can tell.
     pub(super) fn unknown(&self, asked: &Question<'_>, known: &Known) -> Vec<String> {
-        let selects = self.filters().filter_map(Filter::select);
-        let conditions = selects.flat_map(|select| select.conditions(asked.node, known));
-        let unknown = conditions.filter(|(_, truth)| *truth == Some(Truth::Unknown));
-        unknown.map(|(condition, _)| condition).collect()
+        self.filters()
+            .flat_map(|filter| filter.unknown_conditions(asked.node, known))
+            .collect()
     }
 
     /// Both fields, which must both hold.

@@ -13,8 +13,8 @@ use crate::filter::{Found, Known, Progress};
 use crate::identity::Name;
 
 /// The policy of `rpcutil` and of `data` where neither a file of their own nor `default.policy` exists. They only read, and
-/// take back the caller's own requests; those of others only where somebody has written that.
-pub const DEFAULT_OPEN: &str = "policy default allow\ndeny\t*\tcancel_any\t*\n";
+/// take back the caller's own requests. `cancel_any` and the data source `fstat`, which looks at any path as root, need a line of their own.
+pub const DEFAULT_OPEN: &str = "policy default allow\ndeny\t*\tcancel_any fstat\t*\n";
 
 /// Largest policy file in bytes; who reads one holds to it.
 pub const FILE_BYTES: u64 = 1024 * 1024;

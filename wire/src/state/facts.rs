@@ -1,8 +1,9 @@
-//! A node's facts: one JSON object, within limits, addressed by dotted paths.
+//! A node's facts: one JSON object, within limits, addressed by dotted paths; and which of them are known.
 //!
 //! The limits are met on entry, so everything that holds a [`Facts`] may recurse into it and send it.
 //! This file neither collects facts nor compares them.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -21,7 +22,12 @@ const VALUE_SIZE: usize = 8;
 /// Facts of one node, nested as they were collected.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Facts(Map<String, Value>);
+pub struct Facts {
+    map: Map<String, Value>,
+    /// Nothing when every source was read. Otherwise the top-level names that no source that is still unread can change.
+    #[serde(skip)]
+    settled: Option<BTreeSet<String>>,
+}
 
 /// A value that cannot be a node's facts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,7 +80,30 @@ impl Facts {
                 ControlFlow::Break(Excess::Size) => return Err(too_large()),
             }
         }
-        Ok(Self(map))
+        Ok(Self { map, settled: None })
+    }
+
+    /// The same facts while a source of them was never read: only these top-level names are known, for an unread source could set
+    /// or override every other one.
+    #[must_use]
+    pub fn known_only(self, settled: BTreeSet<String>) -> Self {
+        Self {
+            map: self.map,
+            settled: Some(settled),
+        }
+    }
+
+    /// Whether the value at this path, or its absence, is certain. A dotted path is certain only as an exact top-level name: an
+    /// unread source could set the name with its dots, which comes before the nested value.
+    pub fn is_known(&self, path: &FactPath) -> bool {
+        self.settled
+            .as_ref()
+            .is_none_or(|settled| settled.contains(path.as_str()))
+    }
+
+    /// Whether every source was read.
+    pub fn is_complete(&self) -> bool {
+        self.settled.is_none()
     }
 
     /// The value at a dotted path. An exact top-level key wins, dots and all; then each segment descends
@@ -88,38 +117,38 @@ impl Facts {
     /// assert_eq!(facts.get("a.\"b.c\".0"), Some(&json!(7)));
     /// ```
     pub fn get(&self, path: &str) -> Option<&Value> {
-        if let Some(exact) = self.0.get(path) {
+        if let Some(exact) = self.map.get(path) {
             return Some(exact);
         }
         let mut segments = path::segments(path);
-        let first = self.0.get(segments.next()?.ok()?)?;
+        let first = self.map.get(segments.next()?.ok()?)?;
         segments.try_fold(first, |value, segment| child(value, segment.ok()?))
     }
 
     /// The same, for a path that is already split.
     pub fn lookup(&self, path: &FactPath) -> Option<&Value> {
-        if let Some(exact) = self.0.get(path.as_str()) {
+        if let Some(exact) = self.map.get(path.as_str()) {
             return Some(exact);
         }
         let mut segments = path.segments();
-        let first = self.0.get(segments.next()?)?;
+        let first = self.map.get(segments.next()?)?;
         segments.try_fold(first, child)
     }
 
     /// Top-level facts.
     pub fn iter(&self) -> map::Iter<'_> {
-        self.0.iter()
+        self.map.iter()
     }
 
     /// Every scalar, and every empty map or list, with the path that [`Facts::get`] finds it under
     /// (a key that holds both kinds of quotes has none; its path is for reading only).
     pub fn leaves(&self) -> Vec<(String, &Value)> {
         let mut leaves = Vec::new();
-        for (name, value) in &self.0 {
+        for (name, value) in &self.map {
             gather_leaves(path::quoted_if_needed(name), value, &mut |path, leaf| {
                 // A flat key may shadow the nested one; quoting the first segment tells them apart.
                 let path = match path.strip_prefix(name.as_str()) {
-                    Some(below) if self.0.contains_key(&path) && !below.is_empty() => {
+                    Some(below) if self.map.contains_key(&path) && !below.is_empty() => {
                         path::quoted(name) + below
                     }
                     _ => path,
@@ -132,22 +161,22 @@ impl Facts {
 
     /// How many top-level facts there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.map.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.map.is_empty()
     }
 
     /// The JSON object itself.
     pub fn as_map(&self) -> &Map<String, Value> {
-        &self.0
+        &self.map
     }
 
     /// The JSON object itself, taken out.
     pub fn into_map(self) -> Map<String, Value> {
-        self.0
+        self.map
     }
 }
 

@@ -18,6 +18,8 @@ pub struct NodeView<'a> {
     pub facts: &'a Facts,
     /// Its configuration-management classes, lower-case (`mysql::master`).
     pub classes: &'a [String],
+    /// Whether the classes were ever read; otherwise which it has is unknown.
+    pub classes_known: bool,
     /// The agents it offers (`puppetral`).
     pub agents: &'a [String],
     /// The collectives it has joined.

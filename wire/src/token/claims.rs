@@ -192,14 +192,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// No limits, and `JetStream` without limits: what a fleet's account needs.
+    /// `JetStream` with room for the fleet's buckets in three copies each, no streams in memory, and few streams and consumers: what a
+    /// fleet's account needs. A broker whose disk has less room than the limit offers the account no `JetStream` at all.
     pub fn with_jetstream() -> Self {
-        let unlimited = Some(-1);
         Self {
-            mem_storage: unlimited,
-            disk_storage: unlimited,
-            streams: unlimited,
-            consumer: unlimited,
+            mem_storage: Some(0),
+            disk_storage: Some(1536 * 1024 * 1024),
+            streams: Some(16),
+            consumer: Some(16),
             ..Self::default()
         }
     }
@@ -285,7 +285,7 @@ pub struct Responses {
     pub ttl: u64,
 }
 
-/// A party: node, caller or service. Its permissions are its role's, so none are here.
+/// A party: node, caller or service. Its permissions are its role's, so it has none of its own; only an administrator has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// The account, because a signing key and not the account itself signed.
@@ -294,6 +294,21 @@ pub struct User {
     /// `key:value` in lower case; what `{{tag(key)}}` stands for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Where to publish, if the account's own key signed.
+    #[serde(default, rename = "pub", skip_serializing_if = "Option::is_none")]
+    pub publish: Option<Subjects>,
+    /// Where to subscribe, if the account's own key signed.
+    #[serde(default, rename = "sub", skip_serializing_if = "Option::is_none")]
+    pub subscribe: Option<Subjects>,
+    /// Limit of subscriptions, if the account's own key signed; -1 is unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subs: Option<i64>,
+    /// Limit of bytes, if the account's own key signed; -1 is unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<i64>,
+    /// Limit of one message, if the account's own key signed; -1 is unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<i64>,
     /// [`Part::TYPE`].
     #[serde(rename = "type")]
     pub kind: String,
@@ -307,6 +322,26 @@ impl User {
         Self {
             issuer_account: Some(account),
             tags,
+            publish: None,
+            subscribe: None,
+            subs: None,
+            data: None,
+            payload: None,
+            kind: Self::TYPE.to_owned(),
+            version: VERSION,
+        }
+    }
+
+    /// A user with permissions of its own, signed by the account's own key. It has no role, so that no node or caller believes it.
+    pub fn administrator((publish, subscribe): (Subjects, Subjects)) -> Self {
+        Self {
+            issuer_account: None,
+            tags: Vec::new(),
+            publish: Some(publish),
+            subscribe: Some(subscribe),
+            subs: Some(-1),
+            data: Some(-1),
+            payload: Some(-1),
             kind: Self::TYPE.to_owned(),
             version: VERSION,
         }

@@ -16,6 +16,7 @@ pub mod creds;
 pub mod decode;
 pub mod encode;
 mod error;
+pub mod head;
 pub mod nkey;
 pub mod permission;
 pub mod scope;

@@ -1,21 +1,33 @@
 //! Roles, and what the broker lets each of them do: the subject permissions of the account's scoped signing keys.
 //!
 //! ```text
-//!            may publish                                   may subscribe
-//! node       its own entries in the KV buckets NODES      requests to all and to itself, trust, its own inbox
-//!            and PERMITS, answers to what it received
-//! caller     requests to the agents in its tags            its own inbox
-//! service    any request, trust, JetStream, and answers    what a node may
+//!            may publish                                  may subscribe
+//! node       its answers, its own keys of the buckets     requests to all and to itself, its own inbox,
+//!            NODES and PERMITS; reads PERMITS and TRUST    changes of PERMITS and TRUST
+//! caller     requests to the agents in its tags;          answers to its requests, its own inbox, changes of TRUST
+//!            reads TRUST
+//! service    any request, and what a node may; reads and  what a node and a caller may, changes of PROVISION and TRUST
+//!            writes PROVISION and tokens of nodes
 //! ```
 //!
 //! In the account of newcomers, which is another and shares nothing with the fleet's:
 //!
 //! ```text
-//! newcomer   wishes to be enrolled                         its own inbox
-//! service    trust, and answers to what it received        wishes to be enrolled, trust, its own inbox
+//! newcomer   enrolment requests                           answers to its requests, its own inbox
+//! service    its answers, trust                           enrolment requests, trust, its own inbox
 //! ```
 //!
-//! Everybody may call itself below its own inbox: what the broker says to that, it says after everything that was handed over before.
+//! Everyone may publish [`subject::CONFIRM`], and nobody may subscribe to it.
+//!
+//! Rules that every role keeps, and that a test derives from these templates:
+//!
+//! - *No response permissions* (`resp`). With them a client publishes to itself with a reply subject of its choice, and the broker then
+//!   lets it publish there: on any subject of the account, `JetStream`'s API included. Answers have subjects of their own instead
+//!   ([`subject::AnswerAddress`]), which end in the name of the node that answers.
+//! - *No `JetStream` API but reads.* Streams and consumers are made by [`administrator`] alone, because a stream can store every
+//!   subject of the account, and a consumer can deliver to every subject of it.
+//! - *A fixed number of keys.* What a node writes ends in its own name, and nothing else in the key is its choice, so that one node
+//!   cannot fill a bucket.
 //!
 //! The broker fills `{{name()}}`, `{{subject()}}` and `{{tag(agent)}}` in from each user's token. This is the first
 //! lock; which role signed a token is checked again by every peer, and the node's action policy is the last one.
@@ -23,41 +35,22 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::claims::{Responses, Subjects, Template};
+use super::claims::{Subjects, Template};
 use crate::identity::Name;
+use crate::stores;
 use crate::subject;
 
-/// How often one received message may be answered.
-const RESPONSES: u32 = 1024;
+/// The placeholder that the broker replaces by the name in a user's token.
+const OWN_NAME: &str = "{{name()}}";
 
-/// How long a received message may be answered, in nanoseconds: one hour, longer than the longest action.
-const RESPONSE_NANOS: u64 = 60 * 60 * 1_000_000_000;
+/// The placeholder that the broker replaces by the public key of a user.
+const OWN_KEY: &str = "{{subject()}}";
 
-/// The bucket in which nodes register themselves.
-const REGISTRATION: &str = "$KV.NODES.{{name()}}";
-
-/// The bucket of run permits: a node writes what ends in its own name, and reads everything.
-const PERMITS: [&str; 6] = [
-    "$KV.PERMITS.*.*.{{name()}}",
-    "$JS.API.STREAM.INFO.KV_PERMITS",
-    "$JS.API.CONSUMER.CREATE.KV_PERMITS",
-    "$JS.API.CONSUMER.CREATE.KV_PERMITS.>",
-    "$JS.API.CONSUMER.DELETE.KV_PERMITS.>",
-    "$JS.FC.KV_PERMITS.>",
-];
-
-const OWN_INBOX: &str = "_INBOX.{{subject()}}.>";
-
-/// Where a party calls itself.
-const ECHO: &str = "_INBOX.{{subject()}}.echo.*";
-
-/// Subjects as they stand in a scope.
-fn only<const N: usize>(subjects: [&str; N]) -> Subjects {
-    Subjects {
-        allow: subjects.map(str::to_owned).into(),
-        deny: Vec::new(),
-    }
-}
+/// Subscriptions that one connection of a role may have: several times what the programs use. Each costs the broker memory.
+const MAX_NODE_SUBSCRIPTIONS: i64 = 256;
+const MAX_CALLER_SUBSCRIPTIONS: i64 = 4096;
+const MAX_SERVICE_SUBSCRIPTIONS: i64 = 8192;
+const MAX_NEWCOMER_SUBSCRIPTIONS: i64 = 16;
 
 /// What a party is for. The word for it stands in the account's token beside the signing key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -97,31 +90,39 @@ impl Role {
             let of = |c| suffixes.iter().map(move |suffix| format!("{c}.{suffix}"));
             collectives.iter().flat_map(of).collect()
         };
-        let mut publish = Subjects::default();
-        let mut subscribe = Subjects::default();
-        match self {
-            Self::Node => {
-                publish.allow = vec![REGISTRATION.to_owned()];
-                publish.allow.extend(PERMITS.map(str::to_owned));
-                subscribe.allow = each(&["*.*.all", "*.*.node.{{name()}}", "trust.account"]);
-                subscribe.allow.push(OWN_INBOX.to_owned());
-            }
-            Self::Caller => {
-                publish.allow = each(&["{{tag(agent)}}.>"]);
-                subscribe.allow = vec![OWN_INBOX.to_owned()];
-            }
-            Self::Service => {
-                publish.allow = each(&["*.*.>", "trust.account"]);
-                let stores = ["$JS.API.>", "$JS.ACK.>", "$KV.>", "$O.>"];
-                publish.allow.extend(stores.map(str::to_owned));
-                subscribe.allow = each(&["*.*.all", "*.*.node.{{name()}}", "trust.account"]);
-                subscribe.allow.push(OWN_INBOX.to_owned());
-            }
+        let (publish, subscribe, subscriptions) = match self {
+            Self::Node => (
+                node_publishes(),
+                [each(&REQUESTS), node_subscribes()].concat(),
+                MAX_NODE_SUBSCRIPTIONS,
+            ),
+            Self::Caller => (
+                [each(&["{{tag(agent)}}.>"]), trust_reads()].concat(),
+                [own_answers(), trust_changes()].concat(),
+                MAX_CALLER_SUBSCRIPTIONS,
+            ),
+            Self::Service => (
+                [
+                    each(&["*.*.all", "*.*.node.>"]),
+                    node_publishes(),
+                    service_publishes(),
+                ]
+                .concat(),
+                [
+                    each(&REQUESTS),
+                    node_subscribes(),
+                    own_answers(),
+                    vec![
+                        subject::bucket_changes(stores::PROVISION.name, ">"),
+                        subject::bucket_changes(stores::TRUST.name, ">"),
+                    ],
+                ]
+                .concat(),
+                MAX_SERVICE_SUBSCRIPTIONS,
+            ),
             Self::Newcomer => return newcomer(),
-        }
-        publish.allow.push(ECHO.to_owned());
-        let answers = !matches!(self, Self::Caller);
-        template(publish, subscribe, answers)
+        };
+        template(publish, subscribe, subscriptions)
     }
 
     /// What the broker allows a user of this role in the account of newcomers; nothing for nodes and callers, who are not of it.
@@ -129,32 +130,125 @@ impl Role {
         match self {
             Self::Newcomer => Some(newcomer()),
             Self::Service => Some(template(
-                only([subject::NEWCOMERS_TRUST, ECHO]),
-                only([subject::ENROL, subject::NEWCOMERS_TRUST, OWN_INBOX]),
-                true,
+                vec![
+                    subject::NEWCOMERS_TRUST.to_owned(),
+                    format!("_R.*.*.{OWN_NAME}"),
+                ],
+                vec![
+                    subject::ENROL.to_owned(),
+                    subject::NEWCOMERS_TRUST.to_owned(),
+                ],
+                MAX_SERVICE_SUBSCRIPTIONS,
             )),
             Self::Node | Self::Caller => None,
         }
     }
 }
 
-/// It may say that it wishes to be enrolled, and hear the answer. It talks to nobody else but itself, newcomers included.
-fn newcomer() -> Template {
-    template(only([subject::ENROL, ECHO]), only([OWN_INBOX]), false)
+/// Requests to all nodes, and to the one of this name.
+const REQUESTS: [&str; 2] = ["*.*.all", "*.*.node.{{name()}}"];
+
+/// What a node publishes: answers under its own name, and its own keys. It reads permits, and what is trusted.
+fn node_publishes() -> Vec<String> {
+    let mut subjects = vec![
+        format!("_R.*.*.{OWN_NAME}"),
+        subject::bucket_key("NODES", OWN_NAME),
+    ];
+    let permits = stores::PERMITS.name;
+    subjects.extend(
+        stores::permit_keys(OWN_NAME)
+            .iter()
+            .map(|key| subject::bucket_key(permits, key)),
+    );
+    subjects.push(subject::bucket_list(permits));
+    subjects.extend(trust_reads());
+    let renewed = stores::renewed_token(OWN_NAME);
+    subjects.push(subject::bucket_get(stores::TRUST.name, &renewed));
+    subjects
 }
 
-fn template(publish: Subjects, subscribe: Subjects, answers: bool) -> Template {
+fn node_subscribes() -> Vec<String> {
+    let renewed = stores::renewed_token(OWN_NAME);
+    let mut subjects = trust_changes();
+    subjects.push(subject::bucket_changes(stores::TRUST.name, &renewed));
+    subjects.push(subject::bucket_changes(stores::PERMITS.name, ">"));
+    subjects
+}
+
+/// What a service does beside a node: it keeps the records of the nodes that it makes, and renews their tokens.
+fn service_publishes() -> Vec<String> {
+    let (provision, trust) = (stores::PROVISION.name, stores::TRUST.name);
+    vec![
+        subject::bucket_key(provision, ">"),
+        subject::bucket_list(provision),
+        subject::bucket_get(provision, ">"),
+        subject::bucket_key(trust, &stores::renewed_token(">")),
+        subject::bucket_list(trust),
+        subject::bucket_get(trust, &stores::renewed_token(">")),
+    ]
+}
+
+fn own_answers() -> Vec<String> {
+    vec![format!("_R.{OWN_KEY}.>")]
+}
+
+/// The keys of the bucket of trust that everyone reads.
+fn trust_reads() -> Vec<String> {
+    let get = |key| subject::bucket_get(stores::TRUST.name, key);
+    stores::TRUST_KEYS.map(get).into()
+}
+
+fn trust_changes() -> Vec<String> {
+    let changes = |key| subject::bucket_changes(stores::TRUST.name, key);
+    stores::TRUST_KEYS.map(changes).into()
+}
+
+/// It may ask to be enrolled, and read the answer. It reaches no other user, other newcomers included.
+fn newcomer() -> Template {
+    template(
+        vec![subject::ENROL.to_owned()],
+        own_answers(),
+        MAX_NEWCOMER_SUBSCRIPTIONS,
+    )
+}
+
+/// Adds what every role may: confirm, and read its own inbox.
+fn template(mut publish: Vec<String>, mut subscribe: Vec<String>, subscriptions: i64) -> Template {
+    publish.push(subject::CONFIRM.to_owned());
+    subscribe.push(format!("_INBOX.{OWN_KEY}.>"));
     Template {
-        publish,
-        subscribe,
-        resp: answers.then_some(Responses {
-            max: RESPONSES,
-            ttl: RESPONSE_NANOS,
-        }),
-        subs: -1,
+        publish: only(publish),
+        subscribe: only(subscribe),
+        resp: None,
+        subs: subscriptions,
         data: -1,
         payload: -1,
         rest: serde_json::Map::new(),
+    }
+}
+
+/// What the organisation's own commands may do for the minute that they are connected: make and repair the buckets, write what is
+/// trusted and who was issued, and remove the permits of revoked nodes. Signed with the account's own key, so it has no role, and no node or caller believes it.
+pub fn administrator(user_key: &str) -> (Subjects, Subjects) {
+    let mut publish = vec![subject::CONFIRM.to_owned()];
+    for store in &stores::ALL {
+        let stream = format!("KV_{}", store.name);
+        publish.extend(
+            ["CREATE", "UPDATE", "INFO"].map(|verb| format!("$JS.API.STREAM.{verb}.{stream}")),
+        );
+        publish.push(subject::bucket_list(store.name));
+        publish.push(subject::bucket_get(store.name, ">"));
+        publish.push(subject::bucket_key(store.name, ">"));
+    }
+    publish.push("$JS.API.INFO".to_owned());
+    let inbox = format!("{}.>", subject::inbox_prefix(user_key));
+    (only(publish), only(vec![inbox]))
+}
+
+fn only(allow: Vec<String>) -> Subjects {
+    Subjects {
+        allow,
+        deny: Vec::new(),
     }
 }
 

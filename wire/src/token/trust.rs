@@ -149,6 +149,11 @@ impl Trust {
         self.keys.get(issuer).map(|(role, _)| *role)
     }
 
+    /// Whether the account token has a revocation of this key, whenever it was made. Tokens issued after it are not revoked by it.
+    pub fn has_revocation(&self, key: &PublicKey) -> bool {
+        self.revoked.contains_key(key)
+    }
+
     /// The account's token as it was given.
     pub fn token(&self) -> &str {
         &self.text

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use muster_wire::enrol::{
-    AnswerError, EnrolError, Enroller, Handled, Hello, HelloError, MemoryRoll, Nonce, Outcome,
-    Parts, Reason, Welcome, open_answer, seal_hello,
+    AnswerError, EnrolError, Enroller, Entry, Handled, Hello, HelloError, MemoryRoll, Nonce,
+    Outcome, Parts, Reason, Welcome, open_answer, seal_hello,
 };
 use muster_wire::sign::Signer;
+use muster_wire::token::encode::{self, Validity};
 use muster_wire::token::{Creds, KeyPair, Role, TokenCache};
 
 use crate::enrolment::{Place, WEB, hello, machine};
@@ -195,4 +196,110 @@ async fn a_revocation_reaches_an_enroller_that_runs() {
     .unwrap();
     let handled = enroller.handle(&bytes, NOW).await.unwrap();
     assert!(matches!(handled, Handled::Ignored(HelloError::Refused(_))));
+}
+
+/// The entry of a name that the organisation itself issued.
+fn issued(called: &str, node: &KeyPair) -> Entry {
+    Entry {
+        identity: identity(called),
+        key: node.public(),
+        credential: None,
+        at: NOW,
+        released: false,
+        revoked: false,
+        former: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_the_organisation_issued_is_refused_to_every_key() {
+    let place = Place::new();
+    let enroller = place.enroller();
+    let (bootstrap, owner, thief) = (place.bootstrap(&WEB), machine(80), machine(81));
+    enroller.roll().insert(issued("web-1.example.com", &owner));
+    for node in [&thief, &owner] {
+        let outcome = enrol(&place, &enroller, &bootstrap, "web-1.example.com", node).await;
+        assert_eq!(reason(&outcome), Reason::NameTaken);
+    }
+    assert_eq!(enroller.roll().uses(&bootstrap.public()), 0);
+    enroller.roll().release(&identity("web-1.example.com"));
+    welcome(enrol(&place, &enroller, &bootstrap, "web-1.example.com", &thief).await);
+    let entries = enroller.roll().entries();
+    assert_eq!(
+        entries[0].former,
+        [owner.public()],
+        "its keys are remembered"
+    );
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_never_enrolled_again_and_its_name_only_after_a_release() {
+    let place = Place::new();
+    let enroller = place.enroller();
+    let (bootstrap, node, other) = (place.bootstrap(&WEB), machine(80), machine(81));
+    let name = identity("web-1.example.com");
+    welcome(enrol(&place, &enroller, &bootstrap, name.as_str(), &node).await);
+    enroller.roll().revoke(&name);
+    let outcome = enrol(&place, &enroller, &bootstrap, name.as_str(), &node).await;
+    assert_eq!(reason(&outcome), Reason::Revoked);
+    let outcome = enrol(&place, &enroller, &bootstrap, name.as_str(), &other).await;
+    assert_eq!(reason(&outcome), Reason::NameTaken);
+    enroller.roll().release(&name);
+    let outcome = enrol(&place, &enroller, &bootstrap, name.as_str(), &node).await;
+    assert_eq!(
+        reason(&outcome),
+        Reason::Revoked,
+        "a release frees the name, not the key"
+    );
+    welcome(enrol(&place, &enroller, &bootstrap, name.as_str(), &other).await);
+}
+
+/// The list in the fleet's account token counts for itself: a key that was never enrolled may be on it.
+#[tokio::test]
+async fn a_key_that_the_fleets_account_revoked_is_refused_under_every_name() {
+    let place = Place::new();
+    let enroller = place.enroller();
+    let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
+    welcome(enrol(&place, &enroller, &bootstrap, "web-1.example.com", &node).await);
+    let mut account = place.fleet.trust.claims().nats.clone();
+    account.revoke(&node.public(), ISSUED);
+    let newer = encode::account(
+        "fleet",
+        place.fleet.trust.account(),
+        account,
+        Validity::from(place.fleet.trust.issued_at() + 1),
+        &place.fleet.operator,
+    );
+    enroller.update_fleet(&newer.unwrap()).unwrap();
+    for called in ["web-1.example.com", "web-2.example.com"] {
+        let outcome = enrol(&place, &enroller, &bootstrap, called, &node).await;
+        assert_eq!(reason(&outcome), Reason::Revoked, "{called}");
+    }
+}
+
+#[test]
+fn the_organisation_takes_free_and_revoked_names_and_leaves_those_of_enrolled_nodes() {
+    let (ours, enrolled) = (machine(80), machine(81));
+    let wanted = issued("web-1.example.com", &ours);
+    let held = Entry {
+        credential: Some(machine(90).public()),
+        ..issued("web-1.example.com", &enrolled)
+    };
+    assert_eq!(Entry::reserve(None, &wanted), Ok(wanted.clone()));
+    assert_eq!(Entry::reserve(Some(&held), &wanted), Err(enrolled.public()));
+    for free in [
+        Entry {
+            released: true,
+            ..held.clone()
+        },
+        Entry {
+            revoked: true,
+            ..held
+        },
+    ] {
+        let entry = Entry::reserve(Some(&free), &wanted).unwrap();
+        assert!(!entry.is_enrolled() && !entry.released && !entry.revoked);
+        let keys: Vec<_> = entry.keys().collect();
+        assert_eq!(keys, [ours.public(), enrolled.public()]);
+    }
 }

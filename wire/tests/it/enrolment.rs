@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_wire::enrol::{
-    Answer, AnswerError, Approval, Decision, Enroller, Entry, Hello, HelloError, MemoryRoll, Nonce,
-    Offer, OpenHello, Outcome, Parts, Ticket, TicketError, Welcome, decide, open_answer,
-    open_hello, seal_answer, seal_hello,
+    Answer, AnswerError, Approval, Decision, Enroller, Entry, Hello, HelloError, KnownName,
+    MemoryRoll, Nonce, Offer, OpenHello, Outcome, Parts, Ticket, TicketError, Welcome, decide,
+    open_answer, open_hello, seal_answer, seal_hello,
 };
 use muster_wire::sign::{Kind, Refusal, Signer, seal};
 use muster_wire::state::Facts;
@@ -290,19 +290,22 @@ fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
     let entry = |node: &KeyPair, released| Entry {
         identity: identity("web-1.example.com"),
         key: node.public(),
-        credential: bootstrap.public(),
+        credential: Some(bootstrap.public()),
         at: NOW,
         released,
+        revoked: false,
+        former: Vec::new(),
     };
-    let decided = |wish: &OpenHello, holder: Option<Entry>, approval| match decide(
-        wish,
-        holder.as_ref(),
-        &approval,
-        NOW,
-    ) {
-        Decision::Issue => "issue".to_owned(),
-        Decision::Wait(what) => format!("wait: {what}"),
-        Decision::Refuse(reason, _) => reason.word().to_owned(),
+    let decided = |wish: &OpenHello, holder: Option<Entry>, approval| {
+        let known = KnownName {
+            entry: holder.as_ref(),
+            is_key_revoked: false,
+        };
+        match decide(wish, known, &approval, NOW) {
+            Decision::Issue => "issue".to_owned(),
+            Decision::Wait(what) => format!("wait: {what}"),
+            Decision::Refuse(reason, _) => reason.word().to_owned(),
+        }
     };
     let free = Approval::NotNeeded;
     let other = machine(81);

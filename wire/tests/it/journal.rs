@@ -1,6 +1,6 @@
 //! The journal's bytes: torn at every place, damaged at every place.
 
-use muster_wire::fresh::Record;
+use muster_wire::fresh::{JOURNAL_START, Record};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -62,10 +62,22 @@ fn damaged_at_every_place_it_loses_one_record_and_says_so() {
             .map(|(_, r)| *r)
             .collect();
         assert_eq!(read.records, left);
-        // Damage at the end cannot be told from a torn write.
-        assert_eq!(read.damaged, usize::from(hit < 2));
+        assert_eq!((read.damaged, read.has_start), (1, hit > 0));
         assert_eq!(read.valid_len, if hit < 2 { 3 } else { 2 } * Record::BYTES);
     }
+}
+
+#[test]
+fn an_emptied_journal_is_none_and_one_without_records_is() {
+    assert!(!Record::decode_all(&[]).has_start);
+    assert!(!Record::decode_all(&[0; 128]).has_start);
+    let read = Record::decode_all(&JOURNAL_START);
+    assert!(read.has_start && read.records.is_empty() && read.damaged == 0);
+    let read = Record::decode_all(&[&JOURNAL_START[..], &bytes(&records(2))].concat());
+    assert_eq!((read.records, read.damaged), (records(2), 0));
+    // A start in another place is none.
+    let read = Record::decode_all(&[&bytes(&records(1))[..], &JOURNAL_START].concat());
+    assert_eq!((read.has_start, read.damaged), (true, 1));
 }
 
 proptest! {
@@ -73,6 +85,6 @@ proptest! {
     fn no_bytes_make_it_panic(journal: Vec<u8>) {
         let read = Record::decode_all(&journal);
         prop_assert!(read.valid_len <= journal.len());
-        prop_assert_eq!(read.records.len() + read.damaged, read.valid_len / Record::BYTES);
+        prop_assert!(read.records.len() + read.damaged <= journal.len() / Record::BYTES);
     }
 }

@@ -13,6 +13,8 @@ mod enroller;
 #[cfg(test)]
 mod enrolment;
 #[cfg(test)]
+mod every_kind;
+#[cfg(test)]
 mod freshness;
 #[cfg(test)]
 mod goldens;
@@ -31,10 +33,14 @@ mod refusals;
 #[cfg(test)]
 mod roles;
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod sealed;
 #[cfg(test)]
 mod tokens;
 #[cfg(test)]
 mod traces;
+#[cfg(test)]
+mod weak_keys;
 #[cfg(test)]
 mod world;

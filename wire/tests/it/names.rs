@@ -14,6 +14,20 @@ proptest! {
         }
     }
 
+    /// No dot of a name begins, ends or empties a part, and no character means something to a broker, a path or a shell.
+    #[test]
+    fn what_parses_is_one_token_of_a_subject_and_one_part_of_a_path(text in "\\PC{0,40}|[a-zA-Z0-9./*>\\\\$ _-]{1,40}|[a-c.-]{1,9}") {
+        let plain = |text: &str| text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c));
+        if let Ok(identity) = Identity::parse(&text) {
+            for label in identity.as_str().split('.') {
+                prop_assert!(!label.is_empty() && !label.starts_with('-') && plain(label), "{}", identity);
+            }
+        }
+        if let Ok(name) = Name::parse(&text) {
+            prop_assert!(name.as_str().starts_with(|c: char| c.is_ascii_lowercase()) && plain(name.as_str()), "{}", name);
+        }
+    }
+
     #[test]
     fn good_identities_parse_and_round_trip_as_json(text in "[a-z0-9_]{1,20}(\\.[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?){0,5}") {
         let identity = Identity::parse(&text).unwrap();

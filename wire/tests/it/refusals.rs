@@ -1,10 +1,11 @@
 //! The table of messages that must not pass, each with the word that counters and the audit log show.
 
-use muster_wire::sign::{Kind, Signer, open_reply, open_request};
+use muster_wire::sign::{Kind, Signer, open_progress, open_reply, open_request};
 use muster_wire::status::Status;
 use muster_wire::subject::Address;
 use muster_wire::token::encode::Validity;
 use muster_wire::token::{Role, TokenCache};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::world::{
@@ -93,6 +94,21 @@ fn duplicate_fields_and_deep_nesting_in_the_body_are_refused() {
         .to_string()
         .replacen('{', r#"{"agent":"puppetral","#, 1);
     assert_eq!(word(&world, &raw(twice), ALL), "invalid_request");
+    // Also where the values are the caller's own, at every depth.
+    for twice in [
+        r#"{"name":"rip","name":"eve"}"#,
+        r#"{"name":"rip","properties":{"uid":1,"uid":0}}"#,
+        r#"{"name":"rip","list":[[{"a":1,"\u0061":2}]]}"#,
+    ] {
+        let good = r#"{"name":"rip","type":"user"}"#;
+        let text = body().to_string();
+        assert!(text.contains(good), "{text}");
+        assert_eq!(
+            word(&world, &raw(text.replace(good, twice)), ALL),
+            "invalid_request",
+            "{twice}"
+        );
+    }
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert_eq!(word(&world, &raw(deep.clone()), ALL), "invalid_request");
     let inside = body().to_string().replace("\"rip\"", &deep);
@@ -261,4 +277,52 @@ fn a_reply_answers_what_was_asked() {
     answer = reply();
     answer.statuscode = Status::Other;
     assert_eq!(verdict(&answer), "accepted");
+}
+
+/// A service may answer, and it has a valid token: what it cannot do is answer, report progress or ask in another's name.
+#[test]
+fn a_service_speaks_in_its_own_name_only() {
+    let world = World::new();
+    let cache = TokenCache::default();
+    let service = world.signer(Role::Service, "directory", 102);
+    let asked = request(&["db1.acme.net"]);
+    let bytes = sealed(Kind::Reply, &reply(), &service);
+    let refusal = open_reply(&bytes, &expected(&asked), &world.trust, &cache, NOW).unwrap_err();
+    assert_eq!(refusal.word(), "wrong_sender");
+    let mut progress = serde_json::to_value(reply()).unwrap();
+    let fields = progress.as_object_mut().unwrap();
+    fields.retain(|field, _| {
+        ["request", "sender", "agent", "action", "time"].contains(&field.as_str())
+    });
+    fields.insert("seq".to_owned(), json!(1));
+    fields.insert("events".to_owned(), json!([]));
+    let bytes = sealed(Kind::Progress, &progress, &service);
+    let opened = open_progress(&[bytes], &expected(&asked), &world.trust, &cache, NOW);
+    assert_eq!(opened[0].as_ref().unwrap_err().word(), "wrong_sender");
+    let bytes = sealed(Kind::Request, &asked, &service);
+    assert_eq!(word(&world, &bytes, ALL), "wrong_sender");
+}
+
+proptest! {
+    /// Few enough words that they agree often: a request is opened on the subjects that it names, and on no other.
+    #[test]
+    fn a_request_is_opened_on_the_subjects_that_it_names_only(
+        said in ["fleet|lab", "puppetral|shell", "do|run"],
+        nodes in prop::collection::btree_set("db[1-3]", 1..3),
+        asked in ["fleet|lab", "puppetral|shell", "do|run"],
+        node in prop::option::of("db[1-4]"),
+    ) {
+        let world = World::new();
+        let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+        let mut body = request(&nodes);
+        body.collective = name(&said[0]);
+        body.agent = name(&said[1]);
+        body.action = name(&said[2]);
+        let bytes = sealed(Kind::Request, &body, &world.caller());
+        let target = node.as_ref().map_or_else(|| "all".to_owned(), |node| format!("node.{node}"));
+        let subject = Address::parse(&format!("{}.{target}", asked.join("."))).unwrap();
+        let opened = open_request(&bytes, &subject, &world.trust, &TokenCache::default(), NOW);
+        let named = node.is_none_or(|node| nodes.contains(&node.as_str()));
+        prop_assert_eq!(opened.is_ok(), said == asked && named);
+    }
 }

@@ -1,6 +1,7 @@
 //! What each role's template lets the broker allow. That the broker does so is proven in the tests' own room.
 
 use muster_wire::token::Role;
+use muster_wire::token::claims::Template;
 use muster_wire::token::permission::permission;
 use muster_wire::token::scope::Grant;
 
@@ -9,34 +10,36 @@ use crate::world::{World, name};
 #[test]
 fn nodes_only_answer_register_and_take_permits() {
     let template = Role::Node.template(&[name("fleet"), name("lab")]);
-    let (own, reading): (Vec<&str>, Vec<&str>) = template
-        .publish
-        .allow
-        .iter()
-        .map(String::as_str)
-        .partition(|subject| subject.starts_with("$KV."));
-    assert_eq!(
-        own,
-        ["$KV.NODES.{{name()}}", "$KV.PERMITS.*.*.{{name()}}"],
-        "what a node writes ends in its own name"
-    );
-    let about_permits = |subject: &&str| subject.contains("KV_PERMITS");
-    let (echo, reading) = reading.split_last().unwrap();
-    assert_eq!(*echo, "_INBOX.{{subject()}}.echo.*");
-    assert!(reading.iter().all(about_permits), "{reading:?}");
+    let mut publish = vec!["_R.*.*.{{name()}}", "$KV.NODES.{{name()}}"];
+    let keys: Vec<String> = ["wait", "claim", "beat"]
+        .into_iter()
+        .flat_map(|sign| {
+            (1..=4).map(move |slot| format!("$KV.PERMITS.{sign}.{slot}.{{{{name()}}}}"))
+        })
+        .collect();
+    publish.extend(keys.iter().map(String::as_str));
+    publish.extend([
+        "$JS.API.DIRECT.GET.KV_PERMITS",
+        "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.account",
+        "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.head",
+        "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.token.{{name()}}",
+        "_CONFIRM",
+    ]);
+    assert_eq!(template.publish.allow, publish);
     assert_eq!(
         template.subscribe.allow,
         [
             "fleet.*.*.all",
             "fleet.*.*.node.{{name()}}",
-            "fleet.trust.account",
             "lab.*.*.all",
             "lab.*.*.node.{{name()}}",
-            "lab.trust.account",
+            "_W.TRUST.account",
+            "_W.TRUST.head",
+            "_W.TRUST.token.{{name()}}",
+            "_W.PERMITS.>",
             "_INBOX.{{subject()}}.>",
         ]
     );
-    assert_eq!(template.resp.unwrap().ttl, 3_600_000_000_000);
 }
 
 #[test]
@@ -44,10 +47,86 @@ fn callers_ask_what_their_tags_say_and_never_answer() {
     let template = Role::Caller.template(&[name("fleet")]);
     assert_eq!(
         template.publish.allow,
-        ["fleet.{{tag(agent)}}.>", "_INBOX.{{subject()}}.echo.*"]
+        [
+            "fleet.{{tag(agent)}}.>",
+            "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.account",
+            "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.head",
+            "_CONFIRM",
+        ]
     );
-    assert_eq!(template.subscribe.allow, ["_INBOX.{{subject()}}.>"]);
-    assert!(template.resp.is_none());
+    assert_eq!(
+        template.subscribe.allow,
+        [
+            "_R.{{subject()}}.>",
+            "_W.TRUST.account",
+            "_W.TRUST.head",
+            "_INBOX.{{subject()}}.>",
+        ]
+    );
+}
+
+/// With response permissions a client grants itself any subject: it publishes to itself with that subject as the reply subject.
+#[test]
+fn no_role_has_response_permissions() {
+    for role in Role::ALL {
+        assert!(role.template(&[name("fleet")]).resp.is_none(), "{role}");
+        let among_newcomers = role.template_among_newcomers();
+        assert!(
+            among_newcomers.is_none_or(|template| template.resp.is_none()),
+            "{role}"
+        );
+    }
+}
+
+/// No node, caller or newcomer can publish what it can subscribe to. A service calls itself as it calls every node, and is not given
+/// anything by that; the list of its subjects is complete here.
+#[test]
+fn only_a_service_can_publish_what_it_can_subscribe_to() {
+    let overlaps = |template: &Template| {
+        let mut found = Vec::new();
+        for publish in &template.publish.allow {
+            for subscribe in &template.subscribe.allow {
+                if intersect(publish, subscribe) {
+                    found.push(format!("{publish} & {subscribe}"));
+                }
+            }
+        }
+        found
+    };
+    for role in [Role::Node, Role::Caller, Role::Newcomer] {
+        // A tag names an agent: `{{tag(agent)}}` and `{{name()}}` are single parts here, so that a name cannot hide an overlap.
+        assert_eq!(
+            overlaps(&role.template(&[name("fleet")])),
+            [""; 0],
+            "{role}"
+        );
+    }
+    assert_eq!(
+        overlaps(&Role::Service.template(&[name("fleet")])),
+        [
+            "fleet.*.*.all & fleet.*.*.all",
+            "fleet.*.*.node.> & fleet.*.*.node.{{name()}}",
+            "_R.*.*.{{name()}} & _R.{{subject()}}.>",
+        ]
+    );
+    assert_eq!(
+        overlaps(&Role::Service.template_among_newcomers().unwrap()),
+        ["newcomers.trust & newcomers.trust"]
+    );
+}
+
+/// Whether some subject matches both patterns.
+fn intersect(one: &str, other: &str) -> bool {
+    let (mut one, mut other) = (one.split('.'), other.split('.'));
+    loop {
+        match (one.next(), other.next()) {
+            (None, None) | (Some(">"), Some(_)) | (Some(_), Some(">")) => return true,
+            (Some(a), Some(b)) if a == b || a == "*" || b == "*" => {}
+            // A placeholder may be filled in with anything.
+            (Some(a), Some(b)) if a.starts_with("{{") || b.starts_with("{{") => {}
+            _ => return false,
+        }
+    }
 }
 
 #[test]
@@ -69,19 +148,17 @@ fn newcomers_wish_to_be_enrolled_and_nothing_else() {
         Role::Newcomer.template_among_newcomers().unwrap(),
         Role::Newcomer.template(&[name("fleet")]),
     ] {
+        assert_eq!(template.publish.allow, ["newcomers.enrol", "_CONFIRM"]);
         assert_eq!(
-            template.publish.allow,
-            ["newcomers.enrol", "_INBOX.{{subject()}}.echo.*"]
+            template.subscribe.allow,
+            ["_R.{{subject()}}.>", "_INBOX.{{subject()}}.>"]
         );
-        assert_eq!(template.subscribe.allow, ["_INBOX.{{subject()}}.>"]);
-        assert!(template.resp.is_none());
     }
     let service = Role::Service.template_among_newcomers().unwrap();
     assert_eq!(
         service.publish.allow,
-        ["newcomers.trust", "_INBOX.{{subject()}}.echo.*"]
+        ["newcomers.trust", "_R.*.*.{{name()}}", "_CONFIRM"]
     );
-    assert!(service.resp.is_some());
     for role in [Role::Node, Role::Caller] {
         assert!(role.template_among_newcomers().is_none());
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use muster_client::{Awaited, ClientError, Event, Mail};
 use muster_ddl::{Action, Ddl};
 use muster_wire::identity::Name;
+use muster_wire::subject::AnswerAddress;
 use uuid::Uuid;
 
 use super::error::AskError;
@@ -19,7 +20,7 @@ use crate::report::{Gap, Report, RequestStats};
 /// What is waited for, and how long.
 #[derive(Debug)]
 pub struct Listening<'a> {
-    /// A name, or a subject below the caller's own inbox.
+    /// A name, or an address of the caller's own.
     pub mailbox: &'a str,
     /// The agent that is asked.
     pub ddl: &'a Ddl,
@@ -34,9 +35,9 @@ pub struct Listening<'a> {
 }
 
 impl Fleet {
-    /// The subject that a mailbox's name stands for.
-    pub fn mailbox(&self, name: &str) -> String {
-        self.client.mailbox(name)
+    /// The address that a mailbox's name stands for.
+    pub fn mailbox(&self, name: &str) -> Result<AnswerAddress, AskError> {
+        Ok(self.client.mailbox(name)?)
     }
 
     /// Listens until enough has come, the time is up, or the user wants no more. `ready` is told the subject once nothing that is
@@ -49,8 +50,8 @@ impl Fleet {
     ) -> Result<Report, Error> {
         let Listening { ddl, action, .. } = listening;
         let awaited = awaited(&listening).map_err(AskError::from)?;
-        let subject = self.mailbox(listening.mailbox);
-        let mail = self.client.listen(&subject, awaited).await;
+        let address = self.mailbox(listening.mailbox)?;
+        let mail = self.client.listen(&address, awaited).await;
         let mut mail = mail.map_err(AskError::from)?;
         ready(mail.subject());
         let stats = RequestStats {

@@ -45,6 +45,10 @@ pub struct Verify {
     /// A line that must be there, as an earlier verification printed it; repeatable
     #[arg(long = "anchor", value_name = "NUMBER:HASH")]
     pub anchors: Vec<Anchor>,
+    /// The daemon's state directory, whose head records tell where its logs must end; on the node, as root
+    /// [default: /var/lib/muster, if it can be read]
+    #[arg(long, value_name = "DIR", verbatim_doc_comment)]
+    pub state: Option<PathBuf>,
     /// Lines behind the last signature are a failure too
     #[arg(long)]
     pub strict: bool,

@@ -17,7 +17,7 @@ pub struct Errand {
         "form", "jq", "expect", "trace", "batch", "canary", "reply_to",
     ])]
     pub no_results: bool,
-    /// Let answers go to this name or subject below your own inbox, where `rpc listen` or another program of yours waits
+    /// Send answers to this name of yours, where `rpc listen` or another program with your credentials waits
     #[arg(long, value_name = "NAME", help_heading = HEADING, conflicts_with_all = [
         "form", "jq", "expect", "trace", "batch", "canary",
     ])]

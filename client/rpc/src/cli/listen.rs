@@ -23,7 +23,7 @@ an answer is a failure or too few came, with 3 when none did.";
 /// `rpc listen`.
 #[derive(Debug, Args)]
 pub struct Listen {
-    /// Where the answers go: a name, or a subject below your own inbox
+    /// The name that the answers are sent to, as given to --reply-to
     #[arg(value_name = "NAME")]
     pub mailbox: String,
     /// The agent that is asked

@@ -184,9 +184,12 @@ pub struct List {
 /// `rpc org revoke`.
 #[derive(Debug, Args)]
 pub struct Revoke {
-    /// Name of the party, whose keys are all revoked; or one public key
-    #[arg(value_name = "NAME|KEY")]
-    pub party: String,
+    /// Names of parties, whose keys are all revoked, or public keys
+    #[arg(value_name = "NAME|KEY", required_unless_present = "from")]
+    pub parties: Vec<String>,
+    /// File with more names or keys, one a line; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
     /// Which organisation.
     #[command(flatten)]
     pub place: Where,

@@ -66,6 +66,8 @@ signed: `rpc org add user NAME --sign-plugins`.")]
     --operator OBX... --account /etc/muster/account.jwt
 
 The operator and the account are those of rpc.toml unless they are given.
+Of the account's tokens that are known here, the newest says who is revoked:
+the given one, that of rpc.toml, and that in the daemon's state directory.
 Nothing is written before signer, digests and DDL are found to be good; then
 all of it is there at once. A running node takes it over within seconds.")]
     Install(Install),
@@ -107,9 +109,12 @@ pub struct Install {
     /// The operator's public key; the configuration's when not given
     #[arg(long, value_name = "KEY", value_parser = operator)]
     pub operator: Option<PublicKey>,
-    /// The account's token, which says who is revoked
+    /// The account's token, which says who is revoked; the newest that is known here counts
     #[arg(long, value_name = "FILE")]
     pub account: Option<PathBuf>,
+    /// The node's `paths.state`, where its daemon keeps the newest account token
+    #[arg(long, value_name = "DIRECTORY", default_value = "/var/lib/muster")]
+    pub state: PathBuf,
     /// Trust this signer's public key, and nothing else
     #[arg(long, value_name = "KEY", value_parser = user, conflicts_with_all = ["operator", "account"])]
     pub key: Option<PublicKey>,

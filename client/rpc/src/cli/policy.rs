@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use muster_wire::Millis;
-use muster_wire::identity::{Identity, Name};
-use muster_wire::policy::{InstantError, Verdict, instant};
+use muster_wire::identity::Name;
+use muster_wire::policy::{InstantError, PolicyPrincipal, Verdict, instant};
 
 use super::json::Json;
 
@@ -77,9 +77,9 @@ pub struct Check {
 /// `rpc policy explain`.
 #[derive(Debug, Args)]
 pub struct Explain {
-    /// Who would ask
+    /// Who would ask; a service is written service=NAME
     #[arg(long, value_name = "NAME")]
-    pub caller: Identity,
+    pub caller: PolicyPrincipal,
     /// The agent
     #[arg(long, value_name = "AGENT")]
     pub agent: Name,

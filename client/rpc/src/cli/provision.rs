@@ -36,6 +36,9 @@ pub enum Provision {
     /// Take nodes out of the fleet: their certificates are revoked on all masters
     #[command(after_help = RETIRE)]
     Retire(Retire),
+    /// Free the name of a revoked node, so that another machine may be enrolled under it
+    #[command(after_help = RELEASE)]
+    Release(Release),
     /// Make all that the host of the provisioner needs, which lets machines in
     #[command(after_help = HOST)]
     Host(Host),
@@ -104,6 +107,26 @@ Examples:
   rpc provision user-data --token web.creds --apt rpcd > user-data
   rpc provision user-data --token web.creds --set log.level=debug \\
     --package-url https://pkg.acme.net/rpcd_0.1.0_amd64.deb --sha256 9f86d0...";
+
+const RELEASE: &str = "\
+A name stays with its key until it is released, also after the key is revoked.
+Run it where the organisation's keys are; the node must be revoked before. The
+revoked key itself is never enrolled again.
+
+Examples:
+  rpc org revoke web1.example.com
+  rpc provision release web1.example.com";
+
+/// `rpc provision release`.
+#[derive(Debug, Args)]
+pub struct Release {
+    /// Names of revoked nodes
+    #[arg(value_name = "NODE", required = true)]
+    pub nodes: Vec<Identity>,
+    /// Which organisation.
+    #[command(flatten)]
+    pub place: Where,
+}
 
 /// `rpc provision host`.
 #[derive(Debug, Args)]

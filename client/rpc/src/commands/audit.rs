@@ -1,5 +1,6 @@
 //! `rpc audit`: reads a node's audit log, wherever its files are. What a chain is and when it holds is the wire's.
 
+mod head;
 mod lines;
 mod show;
 mod verify;
@@ -24,6 +25,12 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
+    /// No head record in the directory is about these files.
+    #[error("no head record in {} names one of these files", path.display())]
+    NoHead {
+        /// The directory.
+        path: PathBuf,
+    },
     /// Nobody says whom to believe.
     #[error("whose signature counts is not known")]
     NoKey,
@@ -34,6 +41,10 @@ impl AuditError {
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::Read { .. } => Vec::new(),
+            Self::NoHead { .. } => vec![
+                "name the files by the paths that the daemon writes, or give its record with `--anchor`"
+                    .to_owned(),
+            ],
             Self::NoKey => vec![
                 "name the operator with `--operator O...`, or the node's own key with `--key U...`"
                     .to_owned(),

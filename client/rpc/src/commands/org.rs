@@ -4,6 +4,7 @@ pub mod add;
 mod grant;
 mod init;
 pub mod list;
+pub mod names;
 pub mod newcomers;
 mod push;
 mod revoke;
@@ -25,7 +26,7 @@ pub async fn run(
     let find = |place: &Where| find(place, environment);
     match command {
         Org::Init(args) => init::run(args, printer),
-        Org::Add(args) => add::run(args, find, printer),
+        Org::Add(args) => add::run(args, find, printer).await,
         Org::List(args) => list::run(&args, &find(&args.place)?, printer),
         Org::Revoke(args) => revoke::run(&args, &find(&args.place)?, printer).await,
         Org::Grant(args) => grant::run(&args, &find(&args.place)?, printer),

@@ -42,6 +42,9 @@ fn check(args: &Check, cx: Context<'_>) -> Result<Exit, Error> {
             clock::now(),
         ));
     }
+    for reading in &readings {
+        findings.extend(reading.unprotected());
+    }
     let files = readings.iter().map(|reading| reading.files.len()).sum();
     let found = render::Check::new(files, &findings);
     if let Some(json) = form::json(&args.json)? {

@@ -2,6 +2,7 @@
 //! is asked by the other commands.
 
 mod host;
+mod release;
 mod service;
 mod status;
 mod token;
@@ -27,6 +28,10 @@ pub async fn run(command: Provision, cx: Context<'_>) -> Result<Exit, Error> {
         Provision::Pause(args) => wish::run("pause", &args.nodes, cx).await,
         Provision::Resume(args) => wish::run("resume", &args.nodes, cx).await,
         Provision::Retire(args) => wish::retire(&args, cx).await,
+        Provision::Release(args) => {
+            let organisation = find(&args.place, cx.environment)?;
+            release::run(&args, &organisation, cx.printer).await
+        }
         Provision::Host(args) => {
             let organisation = find(&args.place, cx.environment)?;
             host::run(args, organisation, cx.printer).await

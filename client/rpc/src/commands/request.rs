@@ -95,10 +95,10 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
     let mut target = target.with_agent(ddl.name())?;
     let source = target.source(settings.as_ref())?;
     check_readers(&source, &words, action)?;
-    let (inputs, base) = past.as_ref().map_or_else(
-        || (words.inputs.clone(), serde_json::Map::new()),
-        |past| past.inputs(&words.inputs),
-    );
+    let (inputs, base) = match &past {
+        Some(past) => past.inputs(&words.inputs).map_err(AskError::from)?,
+        None => (words.inputs.clone(), serde_json::Map::new()),
+    };
     let inputs = read_secrets(action, inputs).await?;
     let plan = Plan::over(ddl, action, base, &inputs)?;
     if let Some(past) = &past {
@@ -159,7 +159,7 @@ async fn ask(args: Request, form: &Form, cx: Context<'_>) -> Result<Exit, Error>
         target: &target,
         cx,
     };
-    match elsewhere(&args, errand.fleet) {
+    match elsewhere(&args, errand.fleet)? {
         Some(answers) => errand.give(answers).await,
         None => errand.gather(&args, (form, filter), &progress).await,
     }
@@ -342,12 +342,13 @@ async fn confirm(
 }
 
 /// Where answers go, when it is not here.
-fn elsewhere(args: &Request, fleet: &Fleet) -> Option<Answers> {
+fn elsewhere(args: &Request, fleet: &Fleet) -> Result<Option<Answers>, AskError> {
     if args.errand.no_results {
-        return Some(Answers::Unwanted);
+        return Ok(Some(Answers::Unwanted));
     }
-    let mailbox = args.errand.reply_to.as_deref()?;
-    Some(Answers::Elsewhere(fleet.mailbox(mailbox)))
+    let mailbox = args.errand.reply_to.as_deref();
+    let address = mailbox.map(|name| fleet.mailbox(name)).transpose()?;
+    Ok(address.map(Answers::Elsewhere))
 }
 
 /// The trace that the request is part of: that of whoever started us, or a new one if somebody wants to follow it.

@@ -104,6 +104,9 @@ pub struct Header {
     /// The inputs that were redacted.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub sensitive: BTreeSet<String>,
+    /// The inputs of which only a digest was kept.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub digested: BTreeSet<String>,
     /// How the nodes were chosen, in English.
     pub target: String,
     /// Everybody who is meant.

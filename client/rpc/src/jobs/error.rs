@@ -56,6 +56,14 @@ pub enum JobError {
     /// The job is no rollout of runs.
     #[error("the job {0} is no rollout of Puppet runs")]
     NoRuns(String),
+    /// The job has only a digest of an input.
+    #[error("the job {id} kept only a digest of the input `{input}`; give it again: {input}=...")]
+    Digested {
+        /// The job.
+        id: String,
+        /// The input.
+        input: String,
+    },
     /// The job asked something else.
     #[error("the job {id} asked for {was}, not for {given}")]
     OtherRequest {
@@ -95,9 +103,11 @@ impl JobError {
     /// How the command ends.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::OtherRequest { .. } | Self::Filtered(_) | Self::Runs(_) | Self::NoRuns(_) => {
-                Exit::Usage
-            }
+            Self::OtherRequest { .. }
+            | Self::Digested { .. }
+            | Self::Filtered(_)
+            | Self::Runs(_)
+            | Self::NoRuns(_) => Exit::Usage,
             _ => Exit::Local,
         }
     }

@@ -1,15 +1,16 @@
-//! The tokens of the operator and its accounts: made once, and those of the fleet and of newcomers made anew at each revocation.
+//! The tokens of the operator and its accounts: made once; those of the fleet and of newcomers are signed again at each change.
 
 use muster_wire::Millis;
 use muster_wire::identity::Name;
+use muster_wire::subject;
 use muster_wire::token::claims::{
     Account, Limits, Operator, ScopedKey, SigningKeyEntry, Subjects, Template,
 };
-use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{KeyPair, PublicKey, Role, Seconds, Trust};
+use muster_wire::token::encode::{self, IssueError, Validity};
+use muster_wire::token::{KeyPair, PublicKey, Role, Seconds, TokenError, Trust};
 use serde_json::Map;
 
-use super::{Key, Lock, Organisation, OrganisationError, Realm};
+use super::{Key, Lock, Organisation, OrganisationError, Realm, prune};
 use crate::files;
 
 /// The public keys that sign for a role of the fleet.
@@ -59,7 +60,7 @@ pub fn fleet_token(
         entry(roles.caller, Role::Caller),
         entry(roles.service, Role::Service),
     ];
-    let claims = Account::new(Limits::with_jetstream(), keys);
+    let claims = Account::new(account_limits(Realm::Fleet), keys);
     Ok(encode::account(
         name,
         account,
@@ -88,7 +89,7 @@ pub fn system_token(
             "$SYS.REQ.CLAIMS.UPDATE",
             "$SYS.REQ.SERVER.>",
             "$SYS.REQ.ACCOUNT.>",
-            "_INBOX.{{subject()}}.echo.*",
+            subject::CONFIRM,
         ]),
         subscribe: some(&["_INBOX.{{subject()}}.>", "$SYS.ACCOUNT.>", "$SYS.SERVER.>"]),
         resp: None,
@@ -131,7 +132,8 @@ pub fn newcomers_token(
         entry(newcomer, Role::Newcomer),
         entry(enroller, Role::Service),
     ];
-    let claims = Account::new(Limits::default(), keys.into_iter().flatten().collect());
+    let keys = keys.into_iter().flatten().collect();
+    let claims = Account::new(account_limits(Realm::Newcomers), keys);
     Ok(encode::account(
         "newcomers",
         account,
@@ -142,26 +144,66 @@ pub fn newcomers_token(
 }
 
 impl Organisation {
-    /// Voids these keys in their account: signs its token anew, and saves it for nodes, clients and the broker's next start. Each
-    /// comes with the instant at which its newest token was issued. Returns the new state of trust, to be pushed to a running
+    /// Revokes these keys in their account: signs its token again, and saves it for nodes, clients and the broker's next start. Each
+    /// key comes with the instant at which its newest token was issued. Returns the new state of trust, to be pushed to a running
     /// broker.
     pub fn revoke(
         &self,
-        _lock: &Lock,
+        lock: &Lock,
         realm: Realm,
         keys: &[(PublicKey, Seconds)],
         now: Millis,
     ) -> Result<Trust, OrganisationError> {
-        let trust = self.trust_of(realm)?;
-        let mut account = trust.claims().nats.clone();
+        let mut account = self.trust_of(realm)?.claims().nats.clone();
         for (key, issued_at) in keys {
             // A token from the future of this clock must not outlive its revocation.
             account.revoke(key, (now / 1000).max(*issued_at));
         }
+        self.sign_account(lock, realm, account, now)
+    }
+
+    /// Gives the accounts' tokens the permissions of this version, where they have others: an organisation that an older version made
+    /// keeps its keys and gets what this version's parties need. Returns the accounts that were signed again.
+    pub fn refresh_scopes(
+        &self,
+        lock: &Lock,
+        now: Millis,
+    ) -> Result<Vec<Realm>, OrganisationError> {
+        let mut signed = Vec::new();
+        for realm in [Realm::Fleet, Realm::Newcomers] {
+            if realm == Realm::Newcomers && self.profile().newcomers_account.is_none() {
+                continue;
+            }
+            let mut account = self.trust_of(realm)?.claims().nats.clone();
+            if refresh_account(&mut account, realm, &self.profile().collectives) {
+                self.sign_account(lock, realm, account, now)?;
+                signed.push(realm);
+            }
+        }
+        Ok(signed)
+    }
+
+    /// Signs an account's token with these claims, later than the one in force, and saves it.
+    fn sign_account(
+        &self,
+        _lock: &Lock,
+        realm: Realm,
+        mut account: Account,
+        now: Millis,
+    ) -> Result<Trust, OrganisationError> {
+        let trust = self.trust_of(realm)?;
+        prune::remove_expired(&mut account, &self.records()?, now / 1000);
+        let revocations = account.revocations.len();
         let validity = Validity::after(trust.issued_at(), now);
         let operator = self.key(Key::Operator)?;
         let name = &trust.claims().name;
-        let token = encode::account(name, trust.account(), account, validity, &operator)?;
+        let token = encode::account(name, trust.account(), account, validity, &operator);
+        let token = token.map_err(|error| match error {
+            IssueError::Unacceptable(TokenError::Oversized { limit, .. }) => {
+                OrganisationError::TooManyRevocations { revocations, limit }
+            }
+            error => error.into(),
+        })?;
         let path = self.layout().token(realm);
         let new = trust
             .update(&token)
@@ -172,5 +214,91 @@ impl Organisation {
         files::replace(&path, format!("{token}\n").as_bytes())?;
         self.write_broker_accounts()?;
         Ok(new)
+    }
+}
+
+/// The limits that an account gets from this version.
+fn account_limits(realm: Realm) -> Limits {
+    match realm {
+        Realm::Fleet => Limits::with_jetstream(),
+        Realm::Newcomers => Limits::default(),
+    }
+}
+
+/// Sets the permissions of roles and the limits to those of this version; returns whether something changed. Keys of other roles,
+/// revocations, and limits that this version does not know stay.
+fn refresh_account(account: &mut Account, realm: Realm, collectives: &[Name]) -> bool {
+    let before = account.clone();
+    for entry in &mut account.signing_keys {
+        let SigningKeyEntry::Scoped(scope) = entry else {
+            continue;
+        };
+        let Ok(role) = scope.role.parse::<Role>() else {
+            continue;
+        };
+        let template = match realm {
+            Realm::Fleet => Some(role.template(collectives)),
+            Realm::Newcomers => role.template_among_newcomers(),
+        };
+        if let Some(mut template) = template {
+            let kept = std::mem::take(&mut scope.template.rest);
+            for (name, value) in kept {
+                template.rest.entry(name).or_insert(value);
+            }
+            scope.template = template;
+        }
+    }
+    let mut limits = account_limits(realm);
+    for (name, value) in std::mem::take(&mut account.limits.rest) {
+        limits.rest.entry(name).or_insert(value);
+    }
+    account.limits = limits;
+    *account != before
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::token::claims::SigningKeyEntry;
+
+    use super::Role;
+    use crate::organisation::Realm;
+    use crate::organisation::testing::{NOW, organisation};
+
+    #[test]
+    fn an_older_organisation_gets_the_permissions_of_this_version() {
+        let directory = tempfile::tempdir().unwrap();
+        let organisation = organisation(directory.path());
+        let lock = organisation.lock().unwrap();
+        assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), []);
+        let mut older = organisation.trust().unwrap().claims().nats.clone();
+        for entry in &mut older.signing_keys {
+            if let SigningKeyEntry::Scoped(scope) = entry {
+                scope
+                    .template
+                    .publish
+                    .allow
+                    .push("older.subject".to_owned());
+            }
+        }
+        older.revocations.insert("*".to_owned(), 1);
+        organisation
+            .sign_account(&lock, Realm::Fleet, older.clone(), NOW)
+            .unwrap();
+        let (fleet, before) = (Realm::Fleet, organisation.trust().unwrap());
+        assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), [fleet]);
+        let after = organisation.trust().unwrap();
+        assert!(after.issued_at() > before.issued_at());
+        assert_eq!(after.claims().nats.revocations, older.revocations);
+        for entry in &after.claims().nats.signing_keys {
+            let SigningKeyEntry::Scoped(scope) = entry else {
+                panic!("a role without a scope");
+            };
+            let role: Role = scope.role.parse().unwrap();
+            assert_eq!(
+                scope.template,
+                role.template(&organisation.profile().collectives)
+            );
+        }
+        assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), []);
     }
 }

@@ -3,8 +3,10 @@
 use std::fs;
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use muster_secret::ProtectedFileError;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::token::claims::User;
@@ -16,6 +18,9 @@ use super::profile::{self, Broker, Profile};
 use super::{FILE_BYTES, Key, Layout, Lock, Organisation, OrganisationError, authority};
 use crate::broker::conf::Conf;
 use crate::files;
+
+/// Write permission of the group and of everybody.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// What the new organisation shall be.
 #[derive(Debug, Clone)]
@@ -81,6 +86,7 @@ pub fn create(plan: Plan, now: Millis) -> Result<Organisation, OrganisationError
     }
     require_hosts(&plan.hosts)?;
     require_empty(&directory)?;
+    require_protected(&directory)?;
     let layout = Layout::new(directory);
     for private in [
         layout.directory(),
@@ -223,6 +229,28 @@ fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(files::failed("read", directory)(error).into()),
     }
+}
+
+/// Refuses a directory that others may write to, or could put another one in the place of: every directory and link of the path counts.
+/// In a directory with the sticky bit, as /tmp, others cannot rename what is not theirs; in the organisation's own they must not write.
+fn require_protected(directory: &Path) -> Result<(), OrganisationError> {
+    let refused = |source| OrganisationError::Unprotected {
+        directory: directory.to_owned(),
+        source,
+    };
+    let mut above = directory.ancestors();
+    let existing = above.find(|path| path.symlink_metadata().is_ok());
+    let existing = existing.unwrap_or(directory);
+    muster_secret::check_protected(existing).map_err(refused)?;
+    if existing != directory {
+        return Ok(());
+    }
+    let found = fs::metadata(directory).map_err(files::failed("read", directory))?;
+    let (path, mode) = (directory.to_owned(), found.mode() & 0o7777);
+    if mode & OTHERS_WRITE != 0 {
+        return Err(refused(ProtectedFileError::Writable { path, mode }));
+    }
+    Ok(())
 }
 
 fn default_name(directory: &Path) -> String {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use muster_secret::ProtectedFileError;
 use muster_wire::enrol::TicketError;
 use muster_wire::token::encode::IssueError;
 use muster_wire::token::{CredsError, KeyError, PublicKey, TokenError};
@@ -100,6 +101,16 @@ pub enum OrganisationError {
     /// A token could not be signed.
     #[error("cannot issue the token")]
     Issue(#[from] IssueError),
+    /// More revocations than one account token holds.
+    #[error(
+        "the account token would hold {revocations} revocations and be longer than {limit} bytes, as much as brokers, nodes and callers accept; nothing was revoked"
+    )]
+    TooManyRevocations {
+        /// How many there would be.
+        revocations: usize,
+        /// Most bytes of a token.
+        limit: usize,
+    },
     /// Credentials that cannot be used.
     #[error("{} cannot be used", path.display())]
     Creds {
@@ -121,6 +132,43 @@ pub enum OrganisationError {
         name: String,
         /// The key that is valid.
         key: PublicKey,
+    },
+    /// Parties of two kinds would have one name.
+    #[error("`{name}` is the name of a {kind} (key {key}); a {wanted} needs another name")]
+    NameOfOther {
+        /// The name.
+        name: String,
+        /// The kind of party that has it.
+        kind: Kind,
+        /// Its key.
+        key: PublicKey,
+        /// The kind that it was wanted for.
+        wanted: Kind,
+    },
+    /// The enroller gave the name to a machine.
+    #[error("`{name}` is the name of an enrolled node (key {key})")]
+    Enrolled {
+        /// The name.
+        name: String,
+        /// The node's key.
+        key: PublicKey,
+    },
+    /// A name whose node is not revoked.
+    #[error("the name `{name}` is not released: its key {key} is not revoked")]
+    NotRevoked {
+        /// The name.
+        name: String,
+        /// The key that has it.
+        key: PublicKey,
+    },
+    /// Others may change what is in the directory, or put another one in its place.
+    #[error("no organisation is made in {}: other users could replace its keys", directory.display())]
+    Unprotected {
+        /// Where the organisation should have been made.
+        directory: PathBuf,
+        /// The directory or link that others can change: that one, or one above it.
+        #[source]
+        source: ProtectedFileError,
     },
     /// Nobody has this name or key.
     #[error("nobody was ever issued credentials as `{0}`")]
@@ -154,12 +202,27 @@ impl OrganisationError {
             Self::Duplicate { .. } => {
                 "`--renew` issues new ones beside them; `rpc org revoke` voids the old ones"
             }
+            Self::NameOfOther { .. } => {
+                "policies name parties by their names: choose another one, or revoke the party that has it"
+            }
+            Self::Enrolled { .. } => {
+                "`rpc org revoke NAME` revokes the node and frees the name for `rpc org add`"
+            }
+            Self::NotRevoked { .. } => {
+                "`rpc org revoke NAME` first: two keys must not have one name"
+            }
+            Self::Unprotected { .. } => {
+                "choose a directory whose path only root and you can change"
+            }
             Self::Configured(_) => "`--renew` replaces it; another directory keeps it",
             Self::PlainText => {
                 "an organisation with TLS is made by `rpc org init` without `--no-tls`"
             }
             Self::Unknown(_) => "`rpc org list` shows everybody",
             Self::Ambiguous { .. } => "say which with `--kind`",
+            Self::TooManyRevocations { .. } => {
+                "revocations of expired tokens are removed by themselves; issue nodes with `--expires 90d`, so that theirs end, or make a new organisation"
+            }
             Self::NoNewcomers => "`rpc org newcomers` makes it",
             _ => return Vec::new(),
         };

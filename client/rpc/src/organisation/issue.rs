@@ -7,10 +7,15 @@ use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::token::claims::User;
 use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{Creds, KeyKind, KeyPair};
+use muster_wire::token::{Creds, KeyKind, KeyPair, scope};
 
 use super::{Key, Kind, Lock, Organisation, OrganisationError, Realm, Record, State, ledger};
 use crate::files;
+
+/// How long credentials for one purpose are valid.
+const PASSING: Duration = Duration::from_mins(1);
+/// The name of the administrator in the broker's connection list.
+const ADMINISTRATOR: &str = "administrator";
 
 /// What is wanted.
 #[derive(Debug, Clone)]
@@ -40,6 +45,21 @@ pub struct Issued {
     pub path: PathBuf,
 }
 
+/// Credentials that are signed, and neither recorded nor written yet.
+#[derive(Debug)]
+pub struct Unrecorded {
+    record: Record,
+    creds: Creds,
+    path: PathBuf,
+}
+
+impl Unrecorded {
+    /// The record that will be written.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+}
+
 impl Organisation {
     /// Everybody who was ever given credentials.
     pub fn records(&self) -> Result<Vec<Record>, OrganisationError> {
@@ -49,18 +69,40 @@ impl Organisation {
     /// Makes credentials, records them, and writes them where only their owner can read them.
     pub fn issue(
         &self,
-        _lock: &Lock,
+        lock: &Lock,
         order: &Order,
         now: Millis,
     ) -> Result<Issued, OrganisationError> {
-        if !order.renew {
-            self.refuse_duplicate(order, now)?;
-        }
+        self.record(lock, self.prepare(lock, order, now)?)
+    }
+
+    /// Makes credentials, and leaves it to [`Self::record`] to record and write them.
+    pub fn prepare(
+        &self,
+        _lock: &Lock,
+        order: &Order,
+        now: Millis,
+    ) -> Result<Unrecorded, OrganisationError> {
+        self.refuse_duplicate(order, now)?;
         let path = order
             .out
             .clone()
             .unwrap_or_else(|| self.layout().party(order.kind, &order.name));
         let (creds, record) = self.sign(order, now)?;
+        Ok(Unrecorded {
+            record,
+            creds,
+            path,
+        })
+    }
+
+    /// Records what was prepared, and writes the credentials.
+    pub fn record(&self, _lock: &Lock, prepared: Unrecorded) -> Result<Issued, OrganisationError> {
+        let Unrecorded {
+            record,
+            creds,
+            path,
+        } = prepared;
         ledger::append(&self.layout().ledger(), &record)?;
         write(&path, &creds)?;
         Ok(Issued {
@@ -81,11 +123,29 @@ impl Organisation {
             kind,
             name: name.clone(),
             tags: Vec::new(),
-            expires: Some(Duration::from_mins(1)),
+            expires: Some(PASSING),
             renew: false,
             out: None,
         };
         Ok(self.sign(&order, now)?.0)
+    }
+
+    /// Credentials of the fleet's administrator, for a minute, and in memory only: they are signed with the account's own key, so that the
+    /// broker takes their permissions from their token, and no node or caller believes them.
+    pub fn administrator(&self, now: Millis) -> Result<Creds, OrganisationError> {
+        let account = self.key(Key::Account)?;
+        let pair = KeyPair::generate(KeyKind::User).map_err(OrganisationError::NewKey)?;
+        let user = User::administrator(scope::administrator(&pair.public().to_string()));
+        let issued_at = now / 1000;
+        let validity = Validity {
+            issued_at,
+            expires: Some(issued_at.saturating_add(PASSING.as_secs())),
+        };
+        let name = Identity::parse(ADMINISTRATOR)
+            .map_err(|error| OrganisationError::Name(error.to_string()))?;
+        let token = encode::user(&name, pair.public(), user, validity, &account)?;
+        let path = self.layout().key(Key::Account);
+        Creds::new(&token, pair).map_err(|source| OrganisationError::Creds { path, source })
     }
 
     fn sign(&self, order: &Order, now: Millis) -> Result<(Creds, Record), OrganisationError> {
@@ -133,23 +193,31 @@ impl Organisation {
         ))
     }
 
+    /// One name is one party: policies go by the name. In one account a name that a party of another kind has is refused unless all
+    /// credentials of that party were revoked; expired ones may be renewed. The same kind needs `renew` while it has valid credentials.
     fn refuse_duplicate(&self, order: &Order, now: Millis) -> Result<(), OrganisationError> {
         let trusts = self.trusts()?;
-        let same = |record: &Record| {
-            record.kind == order.kind
-                && record.name == order.name
-                && trusts.state(record, now / 1000) == State::Valid
-        };
-        match self.records()?.into_iter().find(same) {
-            None => Ok(()),
-            Some(Record {
-                kind, name, key, ..
-            }) => Err(OrganisationError::Duplicate {
-                kind,
-                name: name.to_string(),
-                key,
-            }),
+        let mut records = self.records()?;
+        records.retain(|record| {
+            record.name == order.name && record.kind.realm() == order.kind.realm()
+        });
+        let state = |record: &Record| trusts.state(record, now / 1000);
+        for record in records {
+            let (name, key) = (record.name.to_string(), record.key);
+            if record.kind != order.kind && state(&record) != State::Revoked {
+                return Err(OrganisationError::NameOfOther {
+                    name,
+                    kind: record.kind,
+                    key,
+                    wanted: order.kind,
+                });
+            }
+            if record.kind == order.kind && !order.renew && state(&record) == State::Valid {
+                let kind = record.kind;
+                return Err(OrganisationError::Duplicate { kind, name, key });
+            }
         }
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Whether a key is revoked is not written here: the account's token says it, and broker and nodes go by that.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
@@ -11,8 +12,11 @@ use muster_wire::token::claims::Account;
 use muster_wire::token::{PublicKey, Seconds};
 use serde::{Deserialize, Serialize};
 
-use super::{FILE_BYTES, OrganisationError};
+use super::OrganisationError;
 use crate::files::{self, FileError};
+
+/// Largest list that is read, in bytes: some 250,000 records.
+const LEDGER_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Kinds of parties, as operators call them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
@@ -135,7 +139,7 @@ impl Record {
 
 /// Reads the list. No file is an empty one.
 pub fn read(path: &Path) -> Result<Vec<Record>, OrganisationError> {
-    let text = match files::read(path, FILE_BYTES) {
+    let text = match files::read(path, LEDGER_BYTES) {
         Err(FileError::System { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             return Ok(Vec::new());
         }
@@ -168,30 +172,65 @@ fn parse(text: &str) -> Result<Vec<Record>, (usize, serde_json::Error)> {
         .collect()
 }
 
-/// The records of whoever is meant: a name, of one kind of party, or a key.
+/// Finds the records of a party by a name, of one kind of party, or by a key.
+#[derive(Debug)]
+pub struct Finder<'a> {
+    by_name: HashMap<&'a str, Vec<&'a Record>>,
+    by_key: HashMap<String, Vec<&'a Record>>,
+}
+
+impl<'a> Finder<'a> {
+    /// Finds in these records.
+    pub fn new(records: &'a [Record]) -> Self {
+        let mut by_name: HashMap<&str, Vec<&Record>> = HashMap::new();
+        let mut by_key: HashMap<String, Vec<&Record>> = HashMap::new();
+        for record in records {
+            by_name
+                .entry(record.name.as_str())
+                .or_default()
+                .push(record);
+            by_key
+                .entry(record.key.to_string())
+                .or_default()
+                .push(record);
+        }
+        Self { by_name, by_key }
+    }
+
+    /// The records of this name or key, all of one kind of party.
+    pub fn find(
+        &self,
+        party: &str,
+        kind: Option<Kind>,
+    ) -> Result<Vec<&'a Record>, OrganisationError> {
+        let name = Identity::parse(party).ok();
+        let named = name.and_then(|name| self.by_name.get(name.as_str()));
+        let keyed = self.by_key.get(party);
+        let meant = named.into_iter().chain(keyed).flatten().copied();
+        let found: Vec<&Record> = meant
+            .filter(|record| kind.is_none_or(|kind| kind == record.kind))
+            .collect();
+        let mut kinds: Vec<Kind> = found.iter().map(|record| record.kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        match kinds.len() {
+            0 => Err(OrganisationError::Unknown(party.to_owned())),
+            1 => Ok(found),
+            _ => Err(OrganisationError::Ambiguous {
+                name: party.to_owned(),
+                kinds,
+            }),
+        }
+    }
+}
+
+/// The records of one party, as [`Finder::find`] finds them.
 pub fn find<'a>(
     records: &'a [Record],
     party: &str,
     kind: Option<Kind>,
 ) -> Result<Vec<&'a Record>, OrganisationError> {
-    let named = Identity::parse(party).ok();
-    let key = PublicKey::parse(party).ok();
-    let meant = |record: &&Record| {
-        let known = Some(&record.name) == named.as_ref() || Some(record.key) == key;
-        known && kind.is_none_or(|kind| kind == record.kind)
-    };
-    let found: Vec<&Record> = records.iter().filter(meant).collect();
-    let mut kinds: Vec<Kind> = found.iter().map(|record| record.kind).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    match kinds.len() {
-        0 => Err(OrganisationError::Unknown(party.to_owned())),
-        1 => Ok(found),
-        _ => Err(OrganisationError::Ambiguous {
-            name: party.to_owned(),
-            kinds,
-        }),
-    }
+    Finder::new(records).find(party, kind)
 }
 
 #[cfg(test)]

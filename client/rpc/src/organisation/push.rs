@@ -7,6 +7,7 @@ use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::stores;
 use muster_wire::subject;
+use muster_wire::token::head::AccountHead;
 use muster_wire::token::{Creds, Trust};
 use serde::Deserialize;
 
@@ -29,6 +30,17 @@ pub enum PushError {
     /// The way to the broker.
     #[error("the account's token did not reach the broker")]
     Bus(#[from] BusError),
+    /// A name could not be reserved, so that nothing was issued.
+    #[error(
+        "nothing was issued: the name `{name}` cannot be reserved in the broker, and an enroller could give it to a machine; start the broker and run the command again"
+    )]
+    NotReserved {
+        /// The name.
+        name: String,
+        /// The way to the broker.
+        #[source]
+        error: BusError,
+    },
     /// The broker keeps nothing.
     #[error("the fleet's stores cannot be made")]
     Stores(#[from] StoreError),
@@ -69,14 +81,6 @@ impl Organisation {
             judge(bus.request(UPDATE, token).await?.payload())?;
         }
         bus.close().await?;
-        let of_fleet: Vec<String> = self
-            .profile()
-            .collectives
-            .iter()
-            .map(subject::trust)
-            .collect();
-        self.announce(Kind::Service, trusts.fleet(), &of_fleet, now)
-            .await?;
         if let Some(newcomers) = trusts.newcomers() {
             let of_newcomers = [subject::NEWCOMERS_TRUST.to_owned()];
             self.announce(Kind::Enroller, newcomers, &of_newcomers, now)
@@ -85,17 +89,61 @@ impl Organisation {
         Ok(())
     }
 
-    /// Makes the fleet's stores in the broker; those that are there stay as they are. A broker without `JetStream` has none.
+    /// Makes the fleet's stores in the broker, and repairs those that an earlier version made. A broker without `JetStream` has none.
     pub async fn declare_stores(&self, replicas: usize, now: Millis) -> Result<(), PushError> {
-        let bus = self.visit(Kind::Service, now).await?;
+        let bus = self.administer(now).await?;
         for store in &stores::ALL {
             bus.declare(store, replicas).await?;
         }
         Ok(bus.close().await?)
     }
 
+    /// Writes the fleet's account token into its bucket of trust, where nodes and callers find it when they connect and learn of changes.
+    /// The token comes first: a head that is there leads to its token.
+    pub async fn publish_account(&self, now: Millis) -> Result<(), PushError> {
+        let trust = self.trust()?;
+        let head = AccountHead::of_trust(&trust).to_json().map_err(|source| {
+            OrganisationError::Format {
+                what: "the head of the account's tokens",
+                source: source.into(),
+            }
+        })?;
+        let bus = self.administer(now).await?;
+        let bucket = bus.bucket(stores::TRUST.name);
+        let token = Bytes::from(trust.token().to_owned());
+        bucket.put(stores::TRUST_ACCOUNT, token).await?;
+        bucket.put(stores::TRUST_HEAD, Bytes::from(head)).await?;
+        Ok(bus.close().await?)
+    }
+
+    /// Removes what these nodes wrote into the bucket of run permits: they hold no place any more. It reads nothing of theirs.
+    pub async fn clear_permits(&self, nodes: &[&Identity], now: Millis) -> Result<(), PushError> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let bus = self.administer(now).await?;
+        let bucket = bus.bucket(stores::PERMITS.name);
+        // Without JetStream there are no permits. The key that is asked for is none of a node's.
+        if !matches!(
+            bucket.get_once("none").await,
+            Err(StoreError::Missing { .. })
+        ) {
+            let keys = nodes.iter().map(|node| stores::permit_keys(node.as_str()));
+            for key in keys.flatten() {
+                bucket.delete(&key).await?;
+            }
+        }
+        Ok(bus.close().await?)
+    }
+
+    /// A connection to the fleet's account for a moment, with the rights of its administrator.
+    async fn administer(&self, now: Millis) -> Result<Bus, PushError> {
+        let creds = self.administrator(now)?;
+        Ok(self.options(&creds)?.connect().await?)
+    }
+
     /// A connection for a moment, to the account of such parties.
-    async fn visit(&self, kind: Kind, now: Millis) -> Result<Bus, PushError> {
+    pub(super) async fn visit(&self, kind: Kind, now: Millis) -> Result<Bus, PushError> {
         let name = Identity::parse(ANNOUNCER)
             .map_err(|error| OrganisationError::Name(error.to_string()))?;
         let creds = self.passing(kind, &name, now)?;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use muster_wire::Millis;
-use muster_wire::identity::{Identity, Name};
-use muster_wire::policy::{Explanation, PolicySet, Question, Verdict, instant};
+use muster_wire::identity::Name;
+use muster_wire::policy::{Explanation, PolicyPrincipal, PolicySet, Question, Verdict, instant};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -79,7 +79,7 @@ struct Node {
 #[serde(deny_unknown_fields)]
 struct Case {
     name: Option<String>,
-    caller: Identity,
+    caller: PolicyPrincipal,
     agent: Name,
     action: Name,
     node: Option<String>,

@@ -105,7 +105,8 @@ impl<'a> Callers<'a> {
         let said = words
             .filter(|word| is_name(word))
             .map(|word| bare(&word.text));
-        let members = set.groups().everybody().map(AsRef::as_ref);
+        let members = set.groups().everybody();
+        let members = members.map(|member| member.name().as_str());
         for name in said.chain(members) {
             *names.entry(name).or_default() += 1;
         }
@@ -134,11 +135,14 @@ impl<'a> Callers<'a> {
 
 /// Whether a word is one caller's name.
 fn is_name(word: &CallerWord) -> bool {
-    !word.group && word.text != "*" && !word.text.starts_with('/')
+    !word.group && word.text != "*" && !bare(&word.text).starts_with('/')
 }
 
 /// The name without what may stand before it.
 fn bare(word: &str) -> &str {
+    if word.starts_with('/') {
+        return word;
+    }
     word.split_once('=').map_or(word, |(_, name)| name)
 }
 

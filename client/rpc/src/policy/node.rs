@@ -111,6 +111,7 @@ impl SavedNode {
             identity: &self.identity,
             facts: &self.checked,
             classes: &self.classes,
+            classes_known: true,
             agents: &self.agents,
             collectives: &self.collectives,
         }

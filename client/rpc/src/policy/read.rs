@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use muster_secret::check_protected;
 use muster_wire::policy::{
     FILE_BYTES, GROUPS, PolicyFault, PolicyProblem, PolicySet, Source, Verdict,
 };
 
 use super::error::PolicyError;
+use super::lint::{Finding, Level};
 
 /// The policies of one directory, or some of them.
 #[derive(Debug)]
@@ -20,6 +23,36 @@ pub struct Reading {
     pub problems: Vec<PolicyProblem>,
     /// The files.
     pub files: Vec<PathBuf>,
+    /// The file of groups, if there is one.
+    pub groups: Option<PathBuf>,
+}
+
+impl Reading {
+    /// What other users could change. A node, where these files are root's, refuses it; in a checkout it is only worth knowing.
+    pub fn unprotected(&self) -> Vec<Finding> {
+        let groups = self.groups.as_ref();
+        let files = self.files.iter().chain(groups);
+        let checked = files.filter_map(|path| Some((path, check_protected(path).err()?)));
+        checked
+            .map(|(path, problem)| Finding {
+                path: path.clone(),
+                line: None,
+                column: None,
+                level: if is_installed(path) {
+                    Level::Error
+                } else {
+                    Level::Warning
+                },
+                code: "unprotected",
+                message: format!("a node refuses it: {problem}"),
+            })
+            .collect()
+    }
+}
+
+/// Whether root checks a file, or owns it: then it is one that a node reads.
+fn is_installed(path: &Path) -> bool {
+    nix::unistd::geteuid().is_root() || fs::metadata(path).is_ok_and(|found| found.uid() == 0)
 }
 
 /// All policies of a directory.
@@ -67,11 +100,13 @@ fn read(directory: &Path, files: Vec<PathBuf>, default: Verdict) -> Reading {
         Err(PolicyFault::Read(error)) if error.kind() == io::ErrorKind::NotFound => None,
         _ => Some(groups),
     };
+    let groups_file = groups.as_ref().map(|groups| groups.path.clone());
     let (set, problems) = PolicySet::new(files.iter().cloned().map(source), groups, default);
     Reading {
         set,
         problems,
         files,
+        groups: groups_file,
     }
 }
 

@@ -85,6 +85,16 @@ impl Checked {
         }
     }
 
+    /// Adds a finding that refuses the agent, about a file beside the DDL.
+    pub fn refuse(&mut self, message: String) {
+        self.findings.push(Finding {
+            severity: Severity::Error,
+            line: None,
+            column: None,
+            message,
+        });
+    }
+
     /// Whether there is something this bad in it.
     pub fn has(&self, severity: Severity) -> bool {
         let mut findings = self.findings.iter();

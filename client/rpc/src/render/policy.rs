@@ -1,7 +1,7 @@
 //! What is said of policies: findings, explanations and outcomes of tests, for people and for programs.
 
-use muster_wire::identity::{Identity, Name};
-use muster_wire::policy::{Explanation, Step};
+use muster_wire::identity::Name;
+use muster_wire::policy::{Explanation, PolicyPrincipal, Step};
 use serde::Serialize;
 
 use super::page::Page;
@@ -78,7 +78,7 @@ fn counted(count: usize, one: &str, many: &str) -> String {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Explained<'a> {
     schema: &'static str,
-    caller: &'a Identity,
+    caller: &'a PolicyPrincipal,
     agent: &'a Name,
     action: &'a Name,
     node: Option<&'a str>,
@@ -106,7 +106,7 @@ struct StepDocument<'a> {
 impl<'a> Explained<'a> {
     /// The explanation of an answer to this question.
     pub fn new(
-        (caller, agent, action): (&'a Identity, &'a Name, &'a Name),
+        (caller, agent, action): (&'a PolicyPrincipal, &'a Name, &'a Name),
         node: Option<&'a str>,
         explanation: &'a Explanation,
     ) -> Self {

@@ -11,9 +11,9 @@ case $protocol in
     reply '{"activate": true}'
     ;;
 *.rpc_request)
-    # An action's name has only letters, digits and _; inputs (.data) are better read with jq.
-    action=$(sed -n 's/.*"action": *"\([a-z0-9_]*\)".*/\1/p' "$request")
-    case $action in
+    # The daemon names the authorised action in MUSTER_ACTION, and the request in MUSTER_REQUEST_ID. Never search the
+    # request file for the action with text tools: a caller writes its inputs. Read inputs with a JSON parser: jq -r .data.NAME "$request"
+    case ${MUSTER_ACTION:?run by the daemon only: it sets MUSTER_ACTION} in
 @CASES@
         *) reply '{"statuscode": 2, "statusmsg": "no such action", "data": {}}' ;;
     esac

@@ -160,3 +160,73 @@ fn records_are_shown_by_caller_agent_and_verdict() {
         .ok(&["audit", "show", "-j", "--agent", "puppetral", file]);
     assert_eq!(json, "");
 }
+
+#[test]
+fn a_log_that_was_cut_short_or_emptied_is_found_out_by_the_daemons_head_record() {
+    use muster_wire::audit::HeadRecord;
+    let log = Log::new();
+    let state = log.world.scratch.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let whole = fs::read_to_string(&log.files[1]).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    let last = Position::after_line(lines[lines.len() - 1].as_bytes()).unwrap();
+    let anchor = muster_wire::audit::Anchor {
+        seq: last.next - 1,
+        hash: last.prev,
+    };
+    let head = HeadRecord {
+        anchor,
+        log: Some(
+            fs::canonicalize(&log.files[1])
+                .unwrap()
+                .display()
+                .to_string(),
+        ),
+    };
+    fs::write(state.join("audit.head"), head.to_string()).unwrap();
+    let mut args = log.verify();
+    args.extend(["--state", state.to_str().unwrap()]);
+    let verify = || {
+        let output = log.world.rpc(&args);
+        let text = String::from_utf8(output.stdout.clone()).unwrap() + &talk(&output);
+        (output.status.code(), text)
+    };
+    let (code, text) = verify();
+    assert_eq!(code, Some(0), "{text}");
+
+    // Without the head record a shorter log is a whole log.
+    let missing = format!(
+        "line number {}, which was anchored, is not there",
+        anchor.seq
+    );
+    let cut = format!("{}\n", lines[..lines.len() - 1].join("\n"));
+    for shorter in [cut.as_str(), ""] {
+        fs::write(&log.files[1], shorter).unwrap();
+        if !shorter.is_empty() {
+            log.world.ok(&log.verify());
+        }
+        let (code, text) = verify();
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(&missing), "{text}");
+    }
+    // The file itself is gone, and only an older one is there.
+    fs::remove_file(&log.files[1]).unwrap();
+    let args: Vec<&str> = args
+        .iter()
+        .copied()
+        .filter(|arg| !arg.ends_with("audit.log"))
+        .collect();
+    let output = log.world.rpc(&args);
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+
+    // A record that is gone is told, where the directory was named.
+    fs::write(&log.files[1], &whole).unwrap();
+    fs::remove_file(state.join("audit.head")).unwrap();
+    let output = log.world.rpc(&args);
+    assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
+    assert!(
+        talk(&output).contains("no head record"),
+        "{}",
+        talk(&output)
+    );
+}

@@ -27,19 +27,19 @@ impl Drop for Broker {
     }
 }
 
-/// `nats-server`, or a loud word that it is missing.
-pub(crate) fn nats_server() -> Option<PathBuf> {
+/// `$NATS_SERVER`, the one that `make tools` fetched, or the one in the path. Without any the test fails.
+pub(crate) fn nats_server() -> PathBuf {
+    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/nats-server");
     let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = named.or_else(|| {
-        std::env::split_paths(&path)
-            .map(|directory| directory.join("nats-server"))
-            .find(|path| path.is_file())
-    });
-    if found.is_none() {
-        eprintln!("SKIPPED: there is no nats-server in NATS_SERVER or PATH");
-    }
-    found
+    named
+        .or_else(|| fetched.is_file().then_some(fetched))
+        .or_else(|| {
+            std::env::split_paths(&path)
+                .map(|directory| directory.join("nats-server"))
+                .find(|path| path.is_file())
+        })
+        .expect("there is no nats-server: run `make tools`, or set NATS_SERVER")
 }
 
 impl Broker {

@@ -1,4 +1,4 @@
-//! Organisations through the real command, and through a real nats-server where there is one.
+//! Organisations through the real command, and through a real nats-server.
 
 #[cfg(test)]
 mod audit;
@@ -7,7 +7,13 @@ mod broker;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod mass_revocation;
+#[cfg(test)]
+mod names;
+#[cfg(test)]
 mod newcomers;
+#[cfg(test)]
+mod refresh;
 #[cfg(test)]
 mod revocation;
 #[cfg(test)]

@@ -2,14 +2,23 @@
 
 use std::fs;
 
-use muster_wire::subject;
+use muster_wire::token::claims::Account;
+use muster_wire::token::decode::decode;
+use muster_wire::token::head::AccountHead;
+use muster_wire::token::{PublicKey, Trust};
+use muster_wire::{stores, subject};
 
 use crate::broker::{Broker, nats_server};
-use crate::world::World;
+use crate::world::{World, talk};
+
+/// The key that signed an account's token.
+fn decode_operator(token: &str) -> PublicKey {
+    decode::<Account>(token.trim()).unwrap().unverified().iss
+}
 
 #[tokio::test]
 async fn a_revoked_party_is_out_and_everybody_else_hears_of_it() {
-    let Some(program) = nats_server() else { return };
+    let program = nats_server();
     let world = World::new(&[]);
     for party in [["user", "rip"], ["user", "anna"], ["node", "web1.acme.net"]] {
         world.ok(&[&["org", "add"], &party[..]].concat());
@@ -33,12 +42,19 @@ async fn a_revoked_party_is_out_and_everybody_else_hears_of_it() {
         .connect(&world, "creds/nodes/web1.acme.net.creds")
         .await
         .unwrap();
-    let trust = subject::trust(&"muster".parse().unwrap());
-    let mut announcements = node.subscribe_all(&[trust]).await.unwrap();
+    let pushed = world.rpc(&["org", "push"]);
+    assert!(!talk(&pushed).contains("warning"), "{}", talk(&pushed));
+    let heads = subject::bucket_changes(stores::TRUST.name, stores::TRUST_HEAD);
+    let mut announcements = node.subscribe_all(&[heads]).await.unwrap();
     world.ok(&["org", "revoke", "rip", "--yes"]);
-    let heard = announcements[0].next().await.unwrap();
+    let announced = announcements[0].next().await.unwrap();
+    let announced = AccountHead::parse(announced.payload()).unwrap();
     let saved = fs::read_to_string(world.org().join("account.jwt")).unwrap();
-    assert_eq!(heard.payload(), saved.trim().as_bytes());
+    let bucket = node.bucket(stores::TRUST.name);
+    let kept = bucket.get(stores::TRUST_ACCOUNT).await.unwrap().unwrap();
+    assert_eq!(kept.value.unwrap(), saved.trim().as_bytes());
+    let trust = Trust::new(decode_operator(&saved), saved.trim()).unwrap();
+    assert_eq!(announced, AccountHead::of_trust(&trust));
 
     let refused = broker.connect(&world, rip).await.unwrap_err().to_string();
     assert!(
@@ -64,7 +80,7 @@ async fn a_revoked_party_is_out_and_everybody_else_hears_of_it() {
 
 #[tokio::test]
 async fn without_tls_the_broker_is_on_loopback_and_knows_later_revocations_at_its_start() {
-    let Some(program) = nats_server() else { return };
+    let program = nats_server();
     let world = World::new(&["--no-tls", "--port", "1"]);
     world.ok(&["org", "add", "user", "rip"]);
     world.ok(&["org", "add", "user", "anna"]);
@@ -97,7 +113,7 @@ async fn without_tls_the_broker_is_on_loopback_and_knows_later_revocations_at_it
 /// TLS is verified always: a broker whose certificate another authority signed is not spoken to.
 #[tokio::test]
 async fn a_broker_of_a_foreign_authority_is_refused() {
-    let Some(program) = nats_server() else { return };
+    let program = nats_server();
     let (ours, theirs) = (World::new(&[]), World::new(&[]));
     ours.ok(&["org", "add", "user", "rip"]);
     let broker = Broker::start(&program, &theirs, false).await;

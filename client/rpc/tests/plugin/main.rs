@@ -59,6 +59,85 @@ fn generated_agents_pass_their_own_tests_and_are_not_overwritten() {
     assert_eq!(refused.status.code(), Some(4), "{refused:?}");
 }
 
+#[test]
+fn the_shell_agent_does_the_authorised_action_whatever_the_inputs_say() {
+    let scratch = tempfile::tempdir().unwrap();
+    let actions = "status,wipe";
+    let made = rpc(
+        scratch.path(),
+        &[
+            "plugin",
+            "generate",
+            "disk",
+            "--lang",
+            "sh",
+            "--actions",
+            actions,
+        ],
+    );
+    assert!(made.status.success(), "{made:?}");
+    let program = scratch.path().join("disk/disk");
+    let marked = std::fs::read_to_string(&program)
+        .unwrap()
+        .replace("wipe) reply", "wipe) : > \"$reply_file.wiped\"; reply");
+    std::fs::write(&program, marked).unwrap();
+    let (request, reply) = (scratch.path().join("request"), scratch.path().join("reply"));
+    let hostile = r#"{"agent":"disk","action":"status","data":{"opts":{"action":"wipe"},"x":"\"action\":\"wipe\""}}"#;
+    std::fs::write(&request, hostile).unwrap();
+    let run = |action: Option<&str>| {
+        let mut command = Command::new(&program);
+        command
+            .args([&request, &reply])
+            .arg("io.choria.mcorpc.external.v1.rpc_request");
+        command.env_remove("MUSTER_ACTION");
+        if let Some(action) = action {
+            command.env("MUSTER_ACTION", action);
+        }
+        command.status().unwrap().success()
+    };
+    let wiped = scratch.path().join("reply.wiped");
+    assert!(run(Some("status")) && !wiped.exists());
+    assert!(
+        std::fs::read_to_string(&reply)
+            .unwrap()
+            .contains("\"statuscode\": 0")
+    );
+    // Without the daemon's variable it does nothing; and the action is there when it is the authorised one.
+    assert!(!run(None) && !wiped.exists());
+    assert!(run(Some("wipe")) && wiped.exists());
+}
+
+#[test]
+fn agents_of_the_former_shell_template_are_found_by_check() {
+    let scratch = tempfile::tempdir().unwrap();
+    let made = rpc(
+        scratch.path(),
+        &[
+            "plugin",
+            "generate",
+            "disk",
+            "--lang",
+            "sh",
+            "--actions",
+            "status",
+        ],
+    );
+    assert!(made.status.success(), "{made:?}");
+    let check = ["plugin", "check", "disk/disk.json"];
+    assert_eq!(rpc(scratch.path(), &check).status.code(), Some(0));
+    let program = scratch.path().join("disk/disk");
+    let former = std::fs::read_to_string(&program).unwrap()
+        + r#"action=$(sed -n 's/.*"action": *"\([a-z0-9_]*\)".*/\1/p' "$request")"#;
+    std::fs::write(&program, former).unwrap();
+    let found = rpc(scratch.path(), &check);
+    assert_eq!(found.status.code(), Some(1), "{found:?}");
+    let told = String::from_utf8(found.stdout).unwrap();
+    assert!(
+        told.contains("disk/disk: it finds its action by a text search"),
+        "{told}"
+    );
+}
+
 /// A workspace with Muster's dependencies, lints and lock file, and this crate as its only member.
 fn workspace(member: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -2,7 +2,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::print_stderr,
     clippy::disallowed_types,
     reason = "tests fail loudly, and run the command that is tested"
 )]
@@ -14,9 +13,12 @@ const RPC: &str = env!("CARGO_BIN_EXE_rpc");
 
 fn is_there(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
-    if !found {
-        eprintln!("SKIPPED: there is no {program}");
-    }
+    let is_left_out = std::env::var("MUSTER_TESTS_WITHOUT")
+        .is_ok_and(|tools| tools.split(',').any(|tool| tool == program));
+    assert!(
+        found || is_left_out,
+        "there is no {program}: install it, or name it in MUSTER_TESTS_WITHOUT"
+    );
     found
 }
 

@@ -16,7 +16,10 @@ use serde_json::{Map, Value as Json};
 pub use reference::Reference;
 
 /// The largest catalog that is read, in bytes.
-pub const LIMIT: u64 = 256 * 1024 * 1024;
+pub const LIMIT: u64 = 64 * 1024 * 1024;
+
+/// The most resources and containers of a catalog. A run needs about 7 KiB of memory for each, some 350 MiB at this limit.
+pub const MAX_RESOURCES: usize = 50_000;
 
 /// What a machine is to be.
 #[derive(Debug, Clone)]
@@ -118,6 +121,14 @@ pub enum CatalogError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// More resources than a run has memory for.
+    #[error(
+        "the catalog has {count} resources and containers, more than the {MAX_RESOURCES} that are applied at once; split it"
+    )]
+    TooMany {
+        /// How many there are.
+        count: usize,
+    },
     /// A key is missing or of the wrong kind.
     #[error("{place}: `{key}` {problem}")]
     Key {
@@ -168,13 +179,18 @@ pub enum CatalogError {
 impl Catalog {
     /// Reads a catalog in whatever form it comes: Puppet's JSON, a JSON list of resources, or TOML.
     pub fn parse(bytes: &[u8], host: &str) -> Result<Self, CatalogError> {
-        match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        let catalog = match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
             Some(b'{') => puppet::parse(bytes),
             Some(b'[') if !bytes.trim_ascii_start().starts_with(b"[[") => {
                 short::parse_json(bytes, host)
             }
             _ => short::parse_toml(bytes, host),
+        }?;
+        let count = catalog.entries.len();
+        if count > MAX_RESOURCES {
+            return Err(CatalogError::TooMany { count });
         }
+        Ok(catalog)
     }
 
     /// The names of what contains an entry, outermost first, and its own.

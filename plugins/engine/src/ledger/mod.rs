@@ -59,7 +59,8 @@ pub struct Debt {
 #[derive(Debug)]
 pub struct Ledger {
     debts: BTreeMap<u64, Debt>,
-    journal: Appender,
+    /// Absent when the ledger is only viewed: nothing is written then.
+    journal: Option<Appender>,
     next: u64,
     /// What was damaged on the disk, for the log.
     warnings: Vec<String>,
@@ -84,7 +85,18 @@ impl Ledger {
         let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
         Ok(Self {
             debts,
-            journal: state.appender(FILE, length)?,
+            journal: Some(state.appender(FILE, length)?),
+            next,
+            warnings,
+        })
+    }
+
+    /// The same for a plan: what is recorded stays in memory, and the journal is left as it is.
+    pub fn view(state: &StateDir) -> Result<Self, SystemError> {
+        let (debts, warnings, next) = load(state)?;
+        Ok(Self {
+            debts,
+            journal: None,
             next,
             warnings,
         })
@@ -134,9 +146,9 @@ impl Ledger {
             lines.extend(Record::Owed { debt: debt.clone() }.line());
             self.debts.insert(debt.id, debt);
         }
-        if !lines.is_empty() {
-            self.journal.append(&lines)?;
-            self.journal.sync()?;
+        if let Some(journal) = self.journal.as_mut().filter(|_| !lines.is_empty()) {
+            journal.append(&lines)?;
+            journal.sync()?;
         }
         Ok(Intent { ids })
     }
@@ -224,11 +236,10 @@ impl Ledger {
         ids: &[u64],
         record: impl FnOnce(BTreeSet<u64>) -> Record,
     ) -> Result<(), SystemError> {
-        if ids.is_empty() {
+        let Some(journal) = self.journal.as_mut().filter(|_| !ids.is_empty()) else {
             return Ok(());
-        }
-        self.journal
-            .append(&record(ids.iter().copied().collect()).line())
+        };
+        journal.append(&record(ids.iter().copied().collect()).line())
     }
 }
 

@@ -46,8 +46,9 @@ impl Run<'_> {
     }
 
     pub(super) fn is_noop(&self, resource: &Resource) -> bool {
+        // `noop => false` of a resource overrides the run's noop, as in Puppet, but not the bounds of a read-only engine.
         let own = resource.get("noop").and_then(Value::as_bool);
-        own.unwrap_or(self.options.noop)
+        self.engine.is_read_only() || own.unwrap_or(self.options.noop)
     }
 
     fn evaluate(
@@ -62,6 +63,9 @@ impl Run<'_> {
         status.provider_used = self.engine.provider(&self.cx, resource);
         let mut plan = match self.engine.plan_with(&self.cx, resource) {
             Ok(plan) => plan,
+            Err(error) if error.is_not_evaluated() => {
+                return self.leave_unevaluated(node, member, &error, status);
+            }
             Err(error) => return self.could_not_evaluate(member, resource, &error, status),
         };
         self.tell_output(member, resource);

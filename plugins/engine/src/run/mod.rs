@@ -62,7 +62,8 @@ pub enum RunError {
     State(#[from] SystemError),
 }
 
-/// Applies the catalog and reports. `tell` hears everything as it happens.
+/// Applies the catalog and reports. `tell` hears everything as it happens. A read-only engine only plans, whatever the options and
+/// the resources say, and leaves nothing in the state directory.
 pub fn apply(
     engine: &Engine,
     catalog: &Catalog,
@@ -71,7 +72,11 @@ pub fn apply(
     tell: &mut dyn FnMut(&RunEvent),
 ) -> Result<Report, RunError> {
     let world = World::new(engine, catalog)?;
-    let ledger = Ledger::open(state)?;
+    let ledger = if engine.is_read_only() {
+        Ledger::view(state)?
+    } else {
+        Ledger::open(state)?
+    };
     let (memory, warning) = Memory::load(state)?;
     let mut run = Run {
         engine,
@@ -102,6 +107,9 @@ pub fn apply(
     }
     run.explain_debts()?;
     let now = run.now();
+    if engine.is_read_only() {
+        return run.end(completed);
+    }
     run.memory.save(state, now)?;
     let report = run.end(completed)?;
     files::leave(state, catalog, &report)?;

@@ -2,6 +2,7 @@
 
 use super::Run;
 use super::select::Skip;
+use crate::error::EngineError;
 use crate::graph::{Anchor, Node, NodeId};
 use crate::ledger::{Certainty, Debt, Intent};
 use crate::report::{Level, Status};
@@ -255,6 +256,21 @@ impl Run<'_> {
                 self.settle(|ledger| ledger.explain(&reference, "its refresh failed"));
             }
         }
+    }
+
+    /// A read-only engine does not know whether it would change; what it notifies would then be refreshed.
+    pub(super) fn leave_unevaluated(
+        &mut self,
+        node: NodeId,
+        member: MemberId,
+        error: &EngineError,
+        status: &mut Status,
+    ) {
+        let reason = self.hide(member, &error.reason());
+        let message = format!("not evaluated: {reason}");
+        self.say_of(member, None, Level::Notice, &message);
+        status.add(self.whole_event("not_evaluated", "noop", &message));
+        self.tell_all(node, &[Queued { noop: true }]);
     }
 
     /// A skipped resource is told nothing in this run; what is owed to it stays owed.

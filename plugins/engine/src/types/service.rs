@@ -74,14 +74,7 @@ impl ResourceType for Service {
     }
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
-        let bad = |c: char| !(c.is_ascii_alphanumeric() || "._@:\\-+".contains(c));
-        if resource.name.contains(bad) || resource.name.starts_with(['-', '.']) {
-            let problem = format!(
-                "is `{}`, must be the name of a unit or script: letters, digits, `._@:\\-+`",
-                resource.name
-            );
-            return Err(EngineError::invalid(&resource, "name", problem));
-        }
+        check_name(&resource)?;
         let word = match resource.text("ensure") {
             Some("true") => "running",
             Some("false") => "stopped",
@@ -95,6 +88,8 @@ impl ResourceType for Service {
 
     /// A service that is not known does not run and does not start at boot; asking for more than that is a failure.
     fn read(&self, cx: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
+        // Not every read comes after `check`, and a name with slashes would lead out of /etc/init.d.
+        check_name(resource)?;
         let found = choose(cx, resource)?.query(cx, resource)?;
         let more = resource.text("ensure") == Some("running")
             || matches!(resource.text("enable"), Some("true" | "mask"));
@@ -168,6 +163,18 @@ impl ResourceType for Service {
         }
         Ok(instances)
     }
+}
+
+fn check_name(resource: &Resource) -> Result<(), EngineError> {
+    let bad = |c: char| !(c.is_ascii_alphanumeric() || "._@:\\-+".contains(c));
+    if !resource.name.contains(bad) && !resource.name.starts_with(['-', '.']) {
+        return Ok(());
+    }
+    let problem = format!(
+        "is `{}`, must be the name of a unit or script: letters, digits, `._@:\\-+`",
+        resource.name
+    );
+    Err(EngineError::invalid(resource, "name", problem))
 }
 
 fn values(found: &Found) -> Values {

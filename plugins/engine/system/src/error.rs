@@ -78,6 +78,12 @@ pub enum SystemError {
         /// The limit.
         after: Duration,
     },
+    /// The view of the machine that was given does not allow it; nothing was touched.
+    #[error("a plan for a remote caller does not {what}")]
+    NotAllowed {
+        /// What was tried, as in "run `/bin/sh`".
+        what: String,
+    },
     /// The caller took the request back; the process group was ended.
     #[error("`{program}` was stopped because the request was cancelled")]
     Cancelled {

@@ -4,11 +4,13 @@
 //! prefix, so that a scratch directory or an image is a machine. Calls block; the caller chooses the thread.
 //!
 //! - [`real::RealSystem`]: this machine, or a directory that looks like one.
+//! - [`confined::ConfinedRoot`]: files by descriptor, where links must not be followed.
 //! - [`fake::FakeSystem`]: files in memory and scripted commands, for tests of types and providers.
 
 #![warn(missing_docs)]
 
 pub mod command;
+pub mod confined;
 pub mod conversation;
 pub mod error;
 pub mod fake;
@@ -41,6 +43,21 @@ pub trait System: fmt::Debug + Send + Sync {
 
     /// The whole content of a file (links followed inside the root); refused when larger than `limit` bytes.
     fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError>;
+
+    /// The content of a regular file of at most `limit` bytes that every user may read; nothing for any other. Follows no
+    /// link at the end of the path. Mode and content are those of the same file.
+    fn read_world_readable(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, SystemError> {
+        match self.metadata(path)? {
+            Some(found)
+                if found.kind == FileKind::File
+                    && found.mode & 0o004 != 0
+                    && found.size <= limit =>
+            {
+                self.read(path, limit).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
 
     /// Where a symbolic link points, as written in it.
     fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError>;

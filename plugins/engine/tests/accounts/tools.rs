@@ -227,9 +227,10 @@ fn the_real_tools_do_what_is_wanted() {
     if std::env::var_os(SPOILABLE).is_some() {
         return real_tools_do_what_is_wanted();
     }
-    if !nix::unistd::geteuid().is_root() {
-        return say("skipped: only root can give a test accounts of its own");
-    }
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "only root can give a test accounts of its own: run the tests as root"
+    );
     let copies = tempfile::tempdir().unwrap();
     let output = std::process::Command::new("unshare")
         .args(["--mount", "sh", "-c", ELSEWHERE, "sh"])
@@ -249,10 +250,6 @@ fn the_real_tools_do_what_is_wanted() {
         "{said}{}",
         String::from_utf8_lossy(&output.stderr)
     );
-}
-
-fn say(words: &str) {
-    eprintln!("{words}");
 }
 
 fn real_tools_do_what_is_wanted() {

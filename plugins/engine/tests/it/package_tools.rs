@@ -443,13 +443,26 @@ fn here() -> Engine {
     reason = "a test makes the packages that it installs with the tools' own programs"
 )]
 fn prepared(directory: &Path, argv: &[&str]) -> bool {
+    // The only wrapper that is tried out is the one of pip.
+    let tool = match argv[0].rsplit('/').next().unwrap() {
+        "tool" => "pip3",
+        tool => tool,
+    };
     let status = std::process::Command::new(argv[0])
         .args(&argv[1..])
         .current_dir(directory)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    status.is_ok_and(|status| status.success())
+    let is_ready = status.is_ok_and(|status| status.success());
+    let is_left_out = std::env::var("MUSTER_TESTS_WITHOUT")
+        .is_ok_and(|tools| tools.split(',').any(|name| name == tool));
+    assert!(
+        is_ready || is_left_out,
+        "`{}` failed: install {tool}, or name it in MUSTER_TESTS_WITHOUT",
+        argv.join(" ")
+    );
+    is_ready
 }
 
 /// A program that calls the tool with its own place to install to.

@@ -145,3 +145,20 @@ fn debug_output_never_shows_a_password() {
         "{shown}"
     );
 }
+
+#[test]
+fn a_catalog_of_too_many_resources_is_refused_with_the_limit() {
+    use muster_engine::catalog::{Catalog, MAX_RESOURCES};
+    let catalog = |count: usize| {
+        let resources: Vec<serde_json::Value> = (0..count)
+            .map(|number| serde_json::json!({"type": "notify", "title": number.to_string()}))
+            .collect();
+        Catalog::parse(&serde_json::to_vec(&resources).unwrap(), "node")
+    };
+    assert!(catalog(1000).is_ok());
+    let refused = catalog(MAX_RESOURCES + 1).unwrap_err().to_string();
+    assert!(
+        refused.contains("more than the 50000") && refused.contains("split it"),
+        "{refused}"
+    );
+}

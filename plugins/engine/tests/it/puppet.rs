@@ -100,8 +100,9 @@ impl Node {
         let types = Arc::new(PuppetTypes::new(Arc::clone(&system), options));
         if let Err(error) = types.version() {
             assert!(
-                std::env::var_os("CI").is_none(),
-                "puppet is not installed: run tools/fetch-puppet: {}",
+                std::env::var("MUSTER_TESTS_WITHOUT")
+                    .is_ok_and(|tools| tools.split(',').any(|tool| tool == "puppet")),
+                "puppet is not installed: run tools/fetch-puppet, or name it in MUSTER_TESTS_WITHOUT: {}",
                 error.line()
             );
             tell(&format!("skipped: {}", error.line()));

@@ -37,12 +37,18 @@ impl Action for List {
     async fn run(&self, cx: &Context, input: File) -> Result<Output, ActionError> {
         let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.blocking(move |_| {
-            let path = fence.admit(&*system, &input.path, true)?;
-            let names = system.read_dir(&path).map_err(|error| failed(&error))?;
+            let admitted = fence.admit(&*system, &input.path, true)?;
+            let Some(directory) = admitted.open()? else {
+                return Err(ActionError::failed(format!(
+                    "{} does not exist",
+                    admitted.path.display()
+                )));
+            };
+            let names = directory.entries().map_err(|error| failed(&error))?;
             let count = names.len();
             let look = |name: String| {
                 // One that went away meanwhile is left out.
-                let found = system.metadata(&path.join(&name)).ok()??;
+                let found = directory.status_of(&name).ok()??.metadata;
                 Some(Entry {
                     name,
                     kind: word(found.kind).to_owned(),

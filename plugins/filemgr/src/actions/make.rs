@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
-use muster_api::system::{Attributes, Command, FileKind};
+use muster_api::system::FileKind;
+use muster_api::system::confined::ConfinedEntry;
 use muster_api::{Action, ActionError, Context};
 
 use super::{Changed, File};
-use crate::fence::{Fence, failed};
+use crate::fence::{AdmittedPath, Fence, failed};
+
+/// Mode of a file that is made.
+const FILE_MODE: u32 = 0o644;
+/// Mode of a directory that is made.
+const DIRECTORY_MODE: u32 = 0o755;
 
 pub(crate) struct Touch(pub(crate) Arc<Fence>);
 pub(crate) struct Mkdir(pub(crate) Arc<Fence>);
@@ -18,28 +24,20 @@ impl Action for Touch {
 
     async fn run(&self, cx: &Context, input: File) -> Result<Changed, ActionError> {
         let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.blocking(move |cancel| {
-            let path = fence.admit(&*system, &input.path, true)?;
-            if system
-                .metadata(&path)
-                .map_err(|error| failed(&error))?
-                .is_none()
-            {
-                system
-                    .write(&path, b"", &Attributes::default())
+        cx.blocking(move |_| {
+            let admitted = fence.admit(&*system, &input.path, true)?;
+            if let Some(file) = admitted.open()? {
+                if file.status().is_hard_linked() {
+                    return Err(hard_linked(&admitted));
+                }
+                file.set_times_to_now().map_err(|error| failed(&error))?;
+            } else {
+                let entry = existing_directory(&admitted)?;
+                entry
+                    .create_file(FILE_MODE)
                     .map_err(|error| failed(&error))?;
-                return Ok(Changed { changed: true });
             }
-            let path = path
-                .to_str()
-                .ok_or_else(|| ActionError::invalid("the path is not UTF-8"))?;
-            let mut command = Command::new(["touch", "-c", "--", path]);
-            command.cancel = cancel;
-            let output = system.run(&command).map_err(|error| failed(&error))?;
-            if output.success() {
-                return Ok(Changed { changed: true });
-            }
-            Err(ActionError::failed(output.text().trim().to_owned()))
+            Ok(Changed { changed: true })
         })
         .await?
     }
@@ -53,20 +51,40 @@ impl Action for Mkdir {
     async fn run(&self, cx: &Context, input: File) -> Result<Changed, ActionError> {
         let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.blocking(move |_| {
-            let path = fence.admit(&*system, &input.path, true)?;
-            match system.metadata(&path).map_err(|error| failed(&error))? {
-                Some(found) if found.kind == FileKind::Directory => Ok(Changed { changed: false }),
-                Some(_) => {
-                    let message = format!("{} is there, and no directory", path.display());
-                    Err(ActionError::failed(message))
-                }
+            let admitted = fence.admit(&*system, &input.path, true)?;
+            let entry = existing_directory(&admitted)?;
+            let found = entry.status().map_err(|error| failed(&error))?;
+            match found.map(|found| found.metadata.kind) {
+                Some(FileKind::Directory) => Ok(Changed { changed: false }),
+                Some(_) => Err(ActionError::failed(format!(
+                    "{} exists and is not a directory",
+                    admitted.path.display()
+                ))),
                 None => {
-                    let made = system.create_dir(&path, &Attributes::default());
-                    made.map_err(|error| failed(&error))?;
+                    entry
+                        .create_directory(DIRECTORY_MODE)
+                        .map_err(|error| failed(&error))?;
                     Ok(Changed { changed: true })
                 }
             }
         })
         .await?
     }
+}
+
+/// The entry, in a directory that exists.
+fn existing_directory(admitted: &AdmittedPath) -> Result<&ConfinedEntry, ActionError> {
+    admitted.entry.as_ref().ok_or_else(|| {
+        let path = admitted.path.display();
+        ActionError::failed(format!("the directory of {path} does not exist"))
+    })
+}
+
+/// A file with several names may be one of a place that is closed.
+fn hard_linked(admitted: &AdmittedPath) -> ActionError {
+    let message = format!(
+        "{} is not changed: it has more than one hard link",
+        admitted.path.display()
+    );
+    ActionError::denied(message, "plugins.filemgr.hard_link".to_owned())
 }

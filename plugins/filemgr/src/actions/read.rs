@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use muster_api::system::FileKind;
+use muster_api::system::confined::ConfinedFile;
 use muster_api::{Action, ActionError, Context};
 use serde::{Deserialize, Serialize};
 
@@ -40,23 +41,21 @@ impl Action for Read {
     async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
         let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.blocking(move |_| {
-            let path = fence.admit(&*system, &input.path, true)?;
-            let found = system.metadata(&path).map_err(|error| failed(&error))?;
-            let Some(found) = found.filter(|found| found.kind == FileKind::File) else {
+            let admitted = fence.admit(&*system, &input.path, true)?;
+            let file = admitted.open()?;
+            let is_file = |file: &ConfinedFile| file.status().metadata.kind == FileKind::File;
+            let Some(file) = file.filter(is_file) else {
                 return Err(ActionError::failed(format!(
                     "{} is no file",
-                    path.display()
+                    admitted.path.display()
                 )));
             };
-            // A pipe or a device would be waited for.
-            let content = system.read(&path, READ).map_err(|error| failed(&error))?;
+            let content = file.read(READ).map_err(|error| failed(&error))?;
             let size = content.len() as u64;
             let begin = u64::try_from(input.offset)
                 .unwrap_or_else(|_| size.saturating_sub(input.offset.unsigned_abs()))
                 .min(size);
-            let end = begin
-                .saturating_add(input.bytes.min(PIECE))
-                .min(found.size.max(size));
+            let end = begin.saturating_add(input.bytes.min(PIECE));
             let range = usize::try_from(begin).unwrap_or(usize::MAX)
                 ..usize::try_from(end.min(size)).unwrap_or(usize::MAX);
             let piece = content.get(range).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_api::system::FileKind;
+use muster_api::system::{FileKind, SystemError};
 use muster_api::{Action, ActionError, Context};
 use serde::Deserialize;
 
@@ -28,31 +28,47 @@ impl Action for Remove {
         let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.blocking(move |_| {
             // A link is removed, not what it leads to.
-            let path = fence.admit(&*system, &input.path, false)?;
+            let admitted = fence.admit(&*system, &input.path, false)?;
+            let path = &admitted.path;
             let refused = |why: &str| {
                 let message = format!("{} is not removed: {why}", path.display());
                 Err(ActionError::invalid(message))
             };
-            let Some(found) = system.metadata(&path).map_err(|error| failed(&error))? else {
+            let Some(entry) = &admitted.entry else {
                 return Ok(Changed { changed: false });
             };
-            if found.kind != FileKind::Directory {
-                system.remove_file(&path).map_err(|error| failed(&error))?;
+            let Some(found) = entry.status().map_err(|error| failed(&error))? else {
+                return Ok(Changed { changed: false });
+            };
+            if found.metadata.kind != FileKind::Directory {
+                entry.remove(false).map_err(|error| failed(&error))?;
                 return Ok(Changed { changed: true });
             }
             if path.parent().is_none_or(|parent| parent == Path::new("/")) {
                 return refused("it is the root directory, or right below it");
             }
-            let names = system.read_dir(&path).map_err(|error| failed(&error))?;
-            if !names.is_empty() && !input.recursive {
-                return refused("it is not empty, and recursive was not given");
-            }
-            if fence.is_crossed(&path) {
+            if admitted.holds_denied_place() {
                 return refused("something below it may not be touched on this node");
             }
-            system.remove_tree(&path).map_err(|error| failed(&error))?;
-            Ok(Changed { changed: true })
+            if input.recursive {
+                entry.remove_tree().map_err(|error| failed(&error))?;
+                return Ok(Changed { changed: true });
+            }
+            match entry.remove(true) {
+                Ok(()) => Ok(Changed { changed: true }),
+                Err(error) if is_not_empty(&error) => {
+                    refused("it is not empty, and recursive was not given")
+                }
+                Err(error) => Err(failed(&error)),
+            }
         })
         .await?
     }
+}
+
+fn is_not_empty(error: &SystemError) -> bool {
+    let SystemError::File { source, .. } = error else {
+        return false;
+    };
+    source.kind() == std::io::ErrorKind::DirectoryNotEmpty
 }

@@ -11,9 +11,9 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{File, word};
-use crate::fence::{Fence, failed};
+use crate::fence::{AdmittedPath, Fence, failed};
 
-/// Largest file whose checksum is made.
+/// Largest file with checksums, in bytes.
 const SUMMED: u64 = 64 * 1024 * 1024;
 
 pub(crate) struct Status(pub(crate) Arc<Fence>);
@@ -42,19 +42,20 @@ impl Action for Status {
     async fn run(&self, cx: &Context, input: File) -> Result<Output, ActionError> {
         let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.blocking(move |_| {
-            let path = fence.admit(&*system, &input.path, false)?;
-            let found = system.metadata(&path).map_err(|error| failed(&error))?;
-            let Some(found) = found else {
+            let admitted = fence.admit(&*system, &input.path, false)?;
+            let Some(entry) = &admitted.entry else {
                 return Ok(Output::default());
             };
+            let Some(found) = entry.status().map_err(|error| failed(&error))? else {
+                return Ok(Output::default());
+            };
+            let found = found.metadata;
             let target = match found.kind {
-                FileKind::Link => Some(system.read_link(&path).map_err(|error| failed(&error))?),
+                FileKind::Link => Some(entry.read_link().map_err(|error| failed(&error))?),
                 _ => None,
             };
             let content = match found.kind {
-                FileKind::File if found.size <= SUMMED => {
-                    Some(system.read(&path, SUMMED).map_err(|error| failed(&error))?)
-                }
+                FileKind::File => content(&admitted)?,
                 _ => None,
             };
             let content = content.as_deref();
@@ -74,6 +75,18 @@ impl Action for Status {
         })
         .await?
     }
+}
+
+/// The content for the checksums. A file that not every user may read has none: a checksum proves a guess of the content.
+fn content(admitted: &AdmittedPath) -> Result<Option<Vec<u8>>, ActionError> {
+    let Some(file) = admitted.open()? else {
+        return Ok(None);
+    };
+    let metadata = file.status().metadata;
+    if metadata.kind != FileKind::File || metadata.size > SUMMED || !file.is_world_readable() {
+        return Ok(None);
+    }
+    file.read(SUMMED).map(Some).map_err(|error| failed(&error))
 }
 
 fn sum<D: Digest>(content: &[u8]) -> String {

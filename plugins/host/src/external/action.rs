@@ -42,6 +42,8 @@ pub(super) struct Rights {
     pub(super) home: PathBuf,
     pub(super) limits: ResourceLimits,
     pub(super) confinement: Option<Confinement>,
+    /// As root, where the configuration says so and nothing confines the agent.
+    pub(super) keep_capabilities: bool,
 }
 
 /// An action that a program does.
@@ -137,6 +139,12 @@ impl External {
             .trace
             .map(|trace| (VARIABLE.to_owned(), trace.to_string()));
         let mut environment = self.protocols_own(cx, desk);
+        // What was authorised, for programs that cannot parse the request safely.
+        environment.insert("MUSTER_ACTION".to_owned(), cx.action.to_string());
+        environment.insert(
+            "MUSTER_REQUEST_ID".to_owned(),
+            cx.request.simple().to_string(),
+        );
         environment.extend(trace);
         environment
     }
@@ -220,6 +228,7 @@ impl Rights {
             user: self.account.clone(),
             limits: self.limits.clone(),
             confinement: self.confinement.clone(),
+            keep_capabilities: self.keep_capabilities,
         }
     }
 }

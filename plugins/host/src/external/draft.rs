@@ -7,12 +7,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use muster_api::ddl::{Action, Ddl, DdlError, MAX_DDL_BYTES};
+use muster_api::ddl::{
+    Action, Ddl, DdlError, MAX_DDL_BYTES, MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text,
+};
 use muster_api::{Agent, AgentError};
 use nix::unistd::{Group, Uid, User, geteuid, getgrouplist};
 
 use super::action::{External, Rights};
-use super::options::{AgentOptions, Confine, Options, RESERVED};
+use super::options::{AgentOptions, Confine, Options, RESERVED, UNPRIVILEGED_USERS};
 use super::place::{self, PlaceError};
 use super::process::Helper;
 use crate::sandbox::{Account, Confinement};
@@ -65,8 +67,14 @@ pub(super) enum DraftError {
     NoProgram { path: PathBuf },
     #[error("{} is no program: chmod 755 it", path.display())]
     NotExecutable { path: PathBuf },
+    #[error("{} is not run: {TEMPLATE_ADVICE}", path.display())]
+    UnsafeTemplate { path: PathBuf },
     #[error("there is no {what} {name} on this machine")]
     NoAccount { what: &'static str, name: String },
+    #[error(
+        "there is neither a user muster-agent nor nobody to run the agent as; make one, or name one in [plugins.external.agents]"
+    )]
+    NoUnprivileged,
     #[error("cannot look up the {what} {name}")]
     Account {
         what: &'static str,
@@ -106,6 +114,7 @@ pub(super) fn draft(path: &Path, rules: &Rules) -> Result<Option<Draft>, DraftEr
     for action in ddl.actions() {
         let program = place::believed(&program(directory, &name, action)?, uid)?;
         executable(&program)?;
+        refuse_unsafe_template(&program)?;
         let script = action.implemented_by().is_some();
         if !script {
             activation = Some(program.clone());
@@ -206,23 +215,45 @@ fn executable(program: &Path) -> Result<(), DraftError> {
     Ok(())
 }
 
+fn refuse_unsafe_template(program: &Path) -> Result<(), DraftError> {
+    let begin = read_begin(program, MAX_TEMPLATE_BYTES)?;
+    if finds_action_by_text(&begin) {
+        return Err(DraftError::UnsafeTemplate {
+            path: program.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// One byte more than a DDL may have is enough for it to be refused.
 fn read(path: &Path) -> Result<Vec<u8>, DraftError> {
+    read_begin(path, MAX_DDL_BYTES as u64 + 1)
+}
+
+fn read_begin(path: &Path, limit: u64) -> Result<Vec<u8>, DraftError> {
     let failed = |source| DraftError::Read {
         path: path.to_owned(),
         source,
     };
     let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
-    // One byte more than a DDL may have is enough for it to be refused.
-    file.take(MAX_DDL_BYTES as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
+    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)
 }
 
 fn rights(ddl: &Ddl, rules: &Rules) -> Result<Rights, DraftError> {
     let options = rules.options.of(ddl.name());
-    let user = options.user.as_deref().map(user).transpose()?;
+    let user = match options.user.as_deref() {
+        Some(name) => Some(user(name)?),
+        None if geteuid().is_root() => Some(unprivileged_user()?),
+        None => None,
+    };
+    if options.is_root() {
+        tracing::warn!(
+            agent = ddl.name(),
+            "the agent's programs run as root, as the configuration says"
+        );
+    }
     let account = match &user {
         Some(user) => Some(account(user, options.group.as_deref())?),
         None => None,
@@ -234,12 +265,14 @@ fn rights(ddl: &Ddl, rules: &Rules) -> Result<Rights, DraftError> {
             .flatten()
             .map_or_else(|| PathBuf::from("/"), |own| own.dir),
     };
+    let confinement = confinement(ddl, &options);
     Ok(Rights {
         helper: rules.helper.clone(),
         account,
         home,
         limits: options.limits(),
-        confinement: confinement(ddl, &options),
+        keep_capabilities: options.is_root() && confinement.is_none(),
+        confinement,
     })
 }
 
@@ -260,8 +293,20 @@ pub(super) fn confinement(ddl: &Ddl, options: &AgentOptions) -> Option<Confineme
         read: paths(&declared.read, &options.read),
         write: paths(&declared.write, &options.write),
         network: options.network.unwrap_or(declared.network),
+        unix_sockets: options.unix_sockets,
         required: options.confine == Confine::Required,
     })
+}
+
+/// The user of agents for which the configuration names none.
+fn unprivileged_user() -> Result<User, DraftError> {
+    for name in UNPRIVILEGED_USERS {
+        match user(name) {
+            Err(DraftError::NoAccount { .. }) => {}
+            found => return found,
+        }
+    }
+    Err(DraftError::NoUnprivileged)
 }
 
 fn user(name: &str) -> Result<User, DraftError> {

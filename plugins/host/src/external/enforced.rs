@@ -4,11 +4,19 @@ use muster_api::ddl::Ddl;
 
 use super::draft::confinement;
 use super::options::AgentOptions;
+use crate::sandbox::KernelSupport;
 
-/// What one agent's programs are held to, where `landlock` says whether the kernel can confine them to files.
-pub fn enforced(ddl: &Ddl, options: &AgentOptions, landlock: bool) -> String {
+/// What one agent's programs are held to on a kernel with this support. `root` says whether the daemon is root.
+pub fn enforced(ddl: &Ddl, options: &AgentOptions, kernel: KernelSupport, root: bool) -> String {
     let user = options.user.as_ref().map_or_else(
-        || "the daemon's user".to_owned(),
+        || {
+            let default = if root {
+                "an unprivileged user"
+            } else {
+                "the daemon's user"
+            };
+            default.to_owned()
+        },
         |user| format!("user {user}"),
     );
     let limits = options.limits();
@@ -27,13 +35,28 @@ pub fn enforced(ddl: &Ddl, options: &AgentOptions, landlock: bool) -> String {
         none if none.is_empty() => "nothing".to_owned(),
         some => some,
     };
-    let files = match (confinement(ddl, options), landlock) {
-        (None, _) => "not confined to files",
-        (Some(_), true) => "confined to its files by Landlock",
-        (Some(wanted), false) if wanted.required => "not run, as the kernel has no Landlock",
-        (Some(_), false) => "not confined to files, as the kernel has no Landlock",
+    let confinement = confinement(ddl, options);
+    let files = match (&confinement, kernel.files) {
+        (None, _) => "not confined to files".to_owned(),
+        (Some(_), true) => match kernel.missing().join(", ") {
+            none if none.is_empty() => "confined by Landlock and seccomp".to_owned(),
+            some => format!(
+                "confined by Landlock and seccomp, except for {some}, which this kernel cannot"
+            ),
+        },
+        (Some(wanted), false) if wanted.required => {
+            "not run, as the kernel has no Landlock".to_owned()
+        }
+        (Some(_), false) => {
+            "confined by seccomp, not to files, as the kernel has no Landlock".to_owned()
+        }
     };
-    format!("{user}; limited: {limited}; {files}; no new privileges")
+    let capabilities = if options.is_root() && confinement.is_none() {
+        "all capabilities"
+    } else {
+        "no capabilities"
+    };
+    format!("{user}; limited: {limited}; {files}; {capabilities}; no new privileges")
 }
 
 #[cfg(test)]
@@ -42,6 +65,14 @@ mod tests {
 
     use super::enforced;
     use crate::external::{AgentOptions, Confine};
+    use crate::sandbox::KernelSupport;
+
+    const WHOLE: KernelSupport = KernelSupport {
+        files: true,
+        tcp: true,
+        devices: true,
+        scopes: true,
+    };
 
     #[test]
     fn what_the_kernel_cannot_do_is_not_claimed() {
@@ -49,8 +80,8 @@ mod tests {
         let ddl = Ddl::from_slice(ddl.as_bytes()).unwrap();
         let plain = AgentOptions::default();
         assert_eq!(
-            enforced(&ddl, &plain, true),
-            "the daemon's user; limited: open files, file size; not confined to files; no new privileges"
+            enforced(&ddl, &plain, WHOLE, true),
+            "an unprivileged user; limited: open files, file size; not confined to files; no capabilities; no new privileges"
         );
         let strict = AgentOptions {
             user: Some("nobody".to_owned()),
@@ -60,9 +91,23 @@ mod tests {
             ..AgentOptions::default()
         };
         assert_eq!(
-            enforced(&ddl, &strict, true),
-            "user nobody; limited: nothing; confined to its files by Landlock; no new privileges"
+            enforced(&ddl, &strict, WHOLE, true),
+            "user nobody; limited: nothing; confined by Landlock and seccomp; no capabilities; no new privileges"
         );
-        assert!(enforced(&ddl, &strict, false).contains("not run"));
+        let old = KernelSupport {
+            scopes: false,
+            ..WHOLE
+        };
+        assert!(enforced(&ddl, &strict, old, true).contains("except for signals"));
+        let none = KernelSupport {
+            files: false,
+            ..old
+        };
+        assert!(enforced(&ddl, &strict, none, true).contains("not run"));
+        let root = AgentOptions {
+            user: Some("root".to_owned()),
+            ..AgentOptions::default()
+        };
+        assert!(enforced(&ddl, &root, WHOLE, true).contains("all capabilities"));
     }
 }

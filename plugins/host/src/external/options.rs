@@ -11,6 +11,11 @@ use crate::sandbox::ResourceLimits;
 /// Names that no program from outside may take: what callers, policies and other programs rely on to be the daemon's own.
 pub const RESERVED: [&str; 1] = ["rpcutil"];
 
+/// Users that agents run as when the configuration names none, the first that the machine has.
+pub const UNPRIVILEGED_USERS: [&str; 2] = ["muster-agent", "nobody"];
+/// The user that keeps every right; an agent has it only when the configuration says so.
+pub const ROOT_USER: &str = "root";
+
 /// Where external agents are, and what they may do.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -46,7 +51,7 @@ impl Default for Options {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentOptions {
-    /// The user to be, by name; absent: the daemon's.
+    /// The user to be, by name; absent: an unprivileged one ([`UNPRIVILEGED_USERS`]), or that of a daemon that is not root.
     pub user: Option<String>,
     /// The group to be in, by name; absent: the user's.
     pub group: Option<String>,
@@ -66,8 +71,10 @@ pub struct AgentOptions {
     pub read: Vec<PathBuf>,
     /// Files that it may change, beside those that its DDL names.
     pub write: Vec<PathBuf>,
-    /// Whether it may use TCP; absent: what its DDL says.
+    /// Whether it may use the network; absent: what its DDL says.
     pub network: Option<bool>,
+    /// Whether it may connect to Unix sockets of other processes, although it is confined.
+    pub unix_sockets: bool,
 }
 
 impl Default for AgentOptions {
@@ -84,6 +91,7 @@ impl Default for AgentOptions {
             read: Vec::new(),
             write: Vec::new(),
             network: None,
+            unix_sockets: false,
         }
     }
 }
@@ -115,6 +123,11 @@ impl Options {
 }
 
 impl AgentOptions {
+    /// Whether the configuration lets this agent run as root.
+    pub fn is_root(&self) -> bool {
+        self.user.as_deref() == Some(ROOT_USER)
+    }
+
     pub(crate) fn limits(&self) -> ResourceLimits {
         ResourceLimits {
             memory_bytes: self.memory_bytes,

@@ -6,7 +6,7 @@ use muster_api::{Action, ActionError, Context};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::change::{Changer, Report, Wanted};
+use crate::change::{Changer, Mode, Report, Wanted};
 
 pub(crate) struct Do(pub(crate) Arc<Changer>);
 
@@ -49,6 +49,11 @@ impl Action for Do {
                 return Err(ActionError::invalid(problem));
             }
         };
-        self.0.bring(cx, wanted, noop.unwrap_or(false)).await
+        let mode = if noop == Some(true) {
+            Mode::Noop
+        } else {
+            Mode::Apply
+        };
+        self.0.bring(cx, wanted, mode).await
     }
 }

@@ -7,7 +7,7 @@ use muster_engine::EngineError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engines::Engines;
+use crate::engines::{Engines, check_foreign, own_read_only};
 use crate::options::Options;
 use crate::{managed, refusal, shown};
 
@@ -43,6 +43,9 @@ impl Action for Find {
         cx.blocking(move |_| {
             let (type_name, name) = (input.type_name.to_lowercase(), input.name);
             let refused = |error: EngineError| refusal::of_engine(&error);
+            // The name goes to whatever program provides the type, so that an operator has to have allowed the type.
+            check_foreign(&options, &engine, &type_name)?;
+            let engine = own_read_only(engine, &type_name);
             let state = engine.find(&type_name, &name).map_err(refused)?;
             let resource = engine.named(&type_name, &name).map_err(refused)?;
             let managed = managed::look_up(&*system, &options, &resource)

@@ -6,7 +6,7 @@ use muster_api::{Action, ActionError, Context};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::change::{Changer, Report, Wanted};
+use crate::change::{Changer, Mode, Report, Wanted};
 
 pub(crate) struct Plan(pub(crate) Arc<Changer>);
 
@@ -41,7 +41,7 @@ impl Action for Plan {
                     title,
                     words,
                 },
-                true,
+                Mode::Plan,
             )
             .await
     }

@@ -6,7 +6,7 @@ use muster_api::{Action, ActionError, Context};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engines::Engines;
+use crate::engines::{Engines, own_read_only};
 use crate::{refusal, shown};
 
 pub(crate) struct Search(pub(crate) Arc<Engines>);
@@ -37,6 +37,7 @@ impl Action for Search {
         let engine = self.0.on(&cx.system);
         cx.blocking(move |_| {
             let type_name = input.type_name.to_lowercase();
+            let engine = own_read_only(engine, &type_name);
             let found = engine
                 .search(&type_name)
                 .map_err(|error| refusal::of_engine(&error))?;

@@ -5,6 +5,7 @@ mod foreign;
 mod order;
 mod parity;
 mod permission;
+mod planning;
 mod reading;
 mod refusals;
 mod undo;

@@ -13,7 +13,7 @@ use muster_api::{ActionError, Context, DataSource};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// The largest file of which checksums are made, in bytes; larger ones have none.
+/// Largest file with checksums, in bytes. Files that not every user may read have none: a checksum proves a guess of the content.
 const CHECKSUM_LIMIT: u64 = 16 * 1024 * 1024;
 
 pub(crate) struct Fstat;
@@ -93,17 +93,17 @@ fn seconds_since(later: SystemTime, earlier: SystemTime) -> u64 {
     later.duration_since(earlier).unwrap_or_default().as_secs()
 }
 
-/// The bytes of a regular file within the limit that may be read and is still there.
+/// The bytes of a regular file within the limit that every user may read.
 fn content(
     system: &dyn System,
     path: &Path,
     found: &Metadata,
 ) -> Result<Option<Vec<u8>>, SystemError> {
-    if found.kind != FileKind::File || found.size > CHECKSUM_LIMIT {
+    if found.kind != FileKind::File {
         return Ok(None);
     }
-    match system.read(path, CHECKSUM_LIMIT) {
-        Ok(content) => Ok(Some(content)),
+    match system.read_world_readable(path, CHECKSUM_LIMIT) {
+        Ok(content) => Ok(content),
         Err(SystemError::TooLarge { .. } | SystemError::File { .. }) => Ok(None),
         Err(other) => Err(other),
     }

@@ -36,8 +36,9 @@ impl Action for Kill {
 
     async fn run(&self, cx: &Context, input: Input) -> Result<Output, ActionError> {
         let (jobs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
+        let caller = cx.caller.clone();
         cx.blocking(move |_| {
-            let record = jobs.get(&input.job)?;
+            let record = jobs.get_of(&input.job, &caller)?;
             let ended = jobs.kill(&record, &*system, Duration::from_secs(input.grace.min(60)))?;
             let view = View::of(&jobs, record, &*system);
             Ok(Output {

@@ -28,8 +28,9 @@ impl Action for List {
 
     async fn run(&self, cx: &Context, _: Nothing) -> Result<Output, ActionError> {
         let (jobs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
+        let caller = cx.caller.clone();
         cx.blocking(move |_| {
-            let records = jobs.list()?.into_iter();
+            let records = jobs.list_of(&caller)?.into_iter();
             let views: Vec<View> = records
                 .map(|record| View::of(&jobs, record, &*system))
                 .collect();

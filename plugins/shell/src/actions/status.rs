@@ -16,7 +16,8 @@ impl Action for Status {
 
     async fn run(&self, cx: &Context, input: Job) -> Result<View, ActionError> {
         let (jobs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.blocking(move |_| Ok(View::of(&jobs, jobs.get(&input.job)?, &*system)))
+        let caller = cx.caller.clone();
+        cx.blocking(move |_| Ok(View::of(&jobs, jobs.get_of(&input.job, &caller)?, &*system)))
             .await?
     }
 }

@@ -65,7 +65,7 @@ impl Action for Tail {
             sink: cx.progress.clone(),
             stream,
             offset: 0,
-            record: self.0.get(&input.job)?,
+            record: self.0.get_of(&input.job, &cx.caller)?,
             lines: Lines::default(),
         };
         let size = follower.jobs.size(&follower.record, stream);

@@ -1,8 +1,8 @@
 //! Holds an expression against a node. Cannot fail; costs at most each condition once.
 //!
 //! Three truths: what depends on a data source that did not answer is *unknown*, `not` leaves it unknown, `and` is
-//! false as soon as one side is, and `or` true as soon as one side is. Facts, classes and agents are never unknown:
-//! a node knows which it has. All of these are looked at before the first data source is asked for.
+//! false as soon as one side is, and `or` true as soon as one side is. Facts and classes are unknown until their sources
+//! were read once; agents are always known. All of these are looked at before the first data source is asked for.
 
 use serde_json::Value;
 
@@ -123,14 +123,14 @@ fn joined<'a>(
 
 impl Condition {
     fn evaluate(&self, node: &NodeView<'_>, answers: Answers<'_>) -> Progress<'_> {
-        let holds = match self {
-            Self::Of(Subject::Fact(path), test) => test.holds(node.facts.lookup(path)),
+        Progress::Decided(match self {
             Self::Of(Subject::Output(output), test) => return output.evaluate(test, answers),
-            Self::Class(pattern) => pattern.finds(node.classes),
-            Self::Agent(pattern) => pattern.finds(node.agents),
-            Self::With(pattern) => pattern.finds(node.classes) || pattern.finds(node.agents),
-        };
-        Progress::Decided(holds.into())
+            Self::Of(Subject::Fact(path), _) if !node.facts.is_known(path) => Truth::Unknown,
+            Self::Of(Subject::Fact(path), test) => test.holds(node.facts.lookup(path)).into(),
+            Self::Agent(pattern) => pattern.finds(node.agents).into(),
+            Self::With(pattern) if pattern.finds(node.agents) => Truth::True,
+            Self::Class(pattern) | Self::With(pattern) => pattern.finds_class(node),
+        })
     }
 }
 

@@ -7,10 +7,13 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::{Decision, PolicyFault, PolicyProblem, PolicySet, Question, Source, Verdict, instant};
+use super::{
+    Decision, PolicyFault, PolicyPrincipal, PolicyProblem, PolicySet, Question, Source, Verdict,
+    instant,
+};
 use crate::Millis;
 use crate::filter::{Known, Progress};
-use crate::identity::{Identity, Name};
+use crate::identity::Name;
 use crate::state::{Facts, NodeView};
 
 fn load(files: &[(&str, &str)], default: Verdict) -> (PolicySet, Vec<PolicyProblem>) {
@@ -40,12 +43,13 @@ fn ask<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&Question<'_>) -> T
         identity: "db1",
         facts: &facts,
         classes: &classes,
+        classes_known: true,
         agents: &[],
         collectives: &[],
     };
     let [caller, agent, action] = words;
     answer(&Question {
-        caller: &Identity::parse(caller).unwrap(),
+        caller: &PolicyPrincipal::parse(caller).unwrap(),
         agent: &Name::parse(agent).unwrap(),
         action: &Name::parse(action).unwrap(),
         node: &node,
@@ -136,6 +140,10 @@ fn an_agent_without_a_file_has_the_default_policy_then_the_configurations() {
     assert_eq!(
         told(&set, "rip", "rpcutil", "cancel_any"),
         "-built-in rpcutil.policy:2"
+    );
+    assert_eq!(
+        told(&set, "rip", "data", "fstat"),
+        "-built-in data.policy:2"
     );
     assert_eq!(
         told(&set, "rip", "data", "service"),
@@ -478,4 +486,70 @@ fn a_rule_that_can_never_decide_is_known() {
             "{first} / {second}"
         );
     }
+}
+
+#[test]
+fn a_name_is_a_callers_and_a_service_is_written_with_its_role() {
+    let set = good(&[
+        (
+            "service.policy",
+            "allow\tprov cert=anna /^ci-.*/\tstatus\t*\nallow\tservice=prov service=/^svc-.*/\trestart\t*\n\
+             allow\tcentral\tstop\t*\nallow\t*\tping\t*\nallow\trip\tapprove\t*\t*\tapproved-by=prov\n",
+        ),
+        ("groups", "central joe service=enroller\n"),
+    ]);
+    for (caller, action, allowed) in [
+        ("prov", "status", true),
+        ("service=prov", "status", false),
+        ("caller=prov", "status", true),
+        ("service=anna", "status", false),
+        ("ci-1", "status", true),
+        ("service=ci-1", "status", false),
+        ("service=prov", "restart", true),
+        ("prov", "restart", false),
+        ("service=svc-1", "restart", true),
+        ("svc-1", "restart", false),
+        ("joe", "stop", true),
+        ("service=joe", "stop", false),
+        ("service=enroller", "stop", true),
+        ("enroller", "stop", false),
+        ("rip", "ping", true),
+        ("service=rip", "ping", true),
+    ] {
+        let decision = decide(&set, caller, "service", action);
+        assert_eq!(
+            decision.allowed, allowed,
+            "{caller} {action}: {}",
+            decision.rule
+        );
+    }
+    let may = |approver: &str| {
+        ask(["rip", "service", "approve"], 0, |asked| {
+            ask([approver, "service", "approve"], 0, |by| {
+                set.may_approve(asked, by, &Known::default())
+            })
+        })
+    };
+    assert_eq!(may("prov"), Progress::Decided(true));
+    assert_eq!(may("service=prov"), Progress::Decided(false));
+    for (wrong, column) in [("node=prov", 7), ("service=", 7), ("service=/(/", 7)] {
+        let text = format!("allow\t{wrong}\tstatus\t*\n");
+        let (_, problems) = load(&[("service.policy", text.as_str())], Verdict::Deny);
+        assert_eq!(
+            problems[0].place,
+            Some((1, column)),
+            "{wrong}: {problems:?}"
+        );
+    }
+    let (_, problems) = load(
+        &[
+            ("service.policy", "policy default deny\n"),
+            ("groups", "a service=/x/\n"),
+        ],
+        Verdict::Deny,
+    );
+    assert!(
+        problems[0].to_string().contains("a group holds names"),
+        "{problems:?}"
+    );
 }

@@ -122,3 +122,105 @@ fn an_allowance_that_may_be_unknown_does_not_cover_what_follows() {
         assert_eq!(file.rules()[0].covers(&file.rules()[1]), covered, "{first}");
     }
 }
+
+/// A node with facts of which only these top-level names are known, and with or without known classes.
+fn partly_known<T>(
+    action: &str,
+    (settled, classes_known): (&[&str], bool),
+    answer: impl FnOnce(&Question<'_>) -> T,
+) -> T {
+    let facts = json!({"customer": "acme", "os": {"family": "Debian"}});
+    let settled = settled.iter().map(|name| (*name).to_owned()).collect();
+    let facts = Facts::from_value(facts).unwrap().known_only(settled);
+    answer(&Question {
+        caller: &PolicyPrincipal::parse("rip").unwrap(),
+        agent: &Name::parse("service").unwrap(),
+        action: &Name::parse(action).unwrap(),
+        node: &NodeView {
+            identity: "db1",
+            facts: &facts,
+            classes: &[],
+            classes_known,
+            agents: &[],
+            collectives: &[],
+        },
+        now: 0,
+    })
+}
+
+#[test]
+fn facts_and_classes_of_unread_sources_deny_in_both_verdicts() {
+    let rules = "deny\t*\trestart\tenvironment=production\n\
+                 deny\t*\trestart\tenvironment!=test\n\
+                 deny\t*\tstop\tnot (os.family=RedHat)\n\
+                 deny\t*\tstatus\t*\trole::db\n\
+                 allow\t*\tenable\tcustomer=acme\n\
+                 allow\t*\tdisable\tos.family!=RedHat\n\
+                 allow\t*\tmask\t*\tnot role::db\n\
+                 policy default allow\n";
+    let open = good(&[("service.policy", rules)]);
+    let closed = rules.replace("default allow", "default deny");
+    let closed = good(&[("service.policy", closed.as_str())]);
+    let told = |set: &PolicySet, action: &str, known: (&[&str], bool)| {
+        let decision = partly_known(action, known, |asked| set.decide(asked, &Known::default()));
+        let sign = if decision.allowed { '+' } else { '-' };
+        format!("{sign}{}", decision.rule)
+    };
+    for (set, action, known, expected) in [
+        (
+            &open,
+            "restart",
+            (&[][..], true),
+            "-service.policy:1 (unknown: environment==production)",
+        ),
+        (
+            &open,
+            "restart",
+            (&["environment"], true),
+            "-service.policy:2",
+        ),
+        (
+            &open,
+            "stop",
+            (&[], true),
+            "-service.policy:3 (unknown: os.family==RedHat)",
+        ),
+        // A source that was never read could set the exact name `os.family`, which comes before the nested one.
+        (
+            &open,
+            "stop",
+            (&["os"], true),
+            "-service.policy:3 (unknown: os.family==RedHat)",
+        ),
+        (&open, "stop", (&["os.family"], true), "-service.policy:3"),
+        (
+            &open,
+            "status",
+            (&[], false),
+            "-service.policy:4 (unknown: role::db)",
+        ),
+        (&open, "status", (&[], true), "+service.policy:8 (default)"),
+        (
+            &closed,
+            "enable",
+            (&[], true),
+            "-service.policy:8 (default)",
+        ),
+        (
+            &closed,
+            "enable",
+            (&["customer"], true),
+            "+service.policy:5",
+        ),
+        (
+            &closed,
+            "disable",
+            (&[], true),
+            "-service.policy:8 (default)",
+        ),
+        (&closed, "mask", (&[], false), "-service.policy:8 (default)"),
+        (&closed, "mask", (&[], true), "+service.policy:7"),
+    ] {
+        assert_eq!(told(set, action, known), expected, "{action} {known:?}");
+    }
+}

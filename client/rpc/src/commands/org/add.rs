@@ -4,6 +4,7 @@ use muster_wire::bundle::SIGN_TAG;
 use muster_wire::identity::Name;
 use muster_wire::token::scope::Grant;
 
+use super::names;
 use crate::cli::org::{Add, Party, Where};
 use crate::clock;
 use crate::error::Error;
@@ -15,7 +16,7 @@ use crate::printer::{GOOD, Printer};
 const ALWAYS: &str = "rpcutil";
 
 /// Runs it.
-pub fn run(
+pub async fn run(
     args: Add,
     find: impl FnOnce(&Where) -> Result<Organisation, OrganisationError>,
     printer: &Printer,
@@ -51,8 +52,14 @@ pub fn run(
         renew,
         out,
     };
-    let issued = organisation.issue(&lock, &order, clock::now())?;
+    let now = clock::now();
+    let prepared = organisation.prepare(&lock, &order, now)?;
+    names::reserve(&organisation, prepared.record(), now).await?;
+    let issued = organisation.record(&lock, prepared)?;
     tell(&issued, printer);
+    if kind == Kind::Enroller {
+        names::publish(&organisation, printer).await?;
+    }
     printer.line(issued.path.display())?;
     if let Some(directory) = directory {
         match kind {

@@ -8,6 +8,7 @@ use muster_client::signer;
 use muster_wire::bundle::{Authority, Bundle, BundleError, SIGN_TAG, pack as seal};
 use muster_wire::identity::Name;
 use muster_wire::limits;
+use muster_wire::token::{PublicKey, Trust};
 
 use crate::bundle::{BundleFileError, agent, gather, place, read};
 use crate::cli::plugin::{Install, Pack, Remove};
@@ -16,6 +17,9 @@ use crate::commands::context::Context;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::printer::GOOD;
+
+/// In the daemon's state directory: the newest account token that it knows.
+const KEPT_ACCOUNT: &str = "account.jwt";
 
 /// Packs a directory. The bundle's path is printed as data.
 pub fn pack(args: &Pack, cx: Context<'_>) -> Result<Exit, Error> {
@@ -77,22 +81,16 @@ pub fn install(args: &Install, cx: Context<'_>) -> Result<Exit, Error> {
     let void = |source| refused(&args.file, source);
     let bundle = Bundle::decode(&bytes).map_err(void)?;
     let known;
-    let authority = match (args.key, args.operator) {
-        (Some(key), _) => Authority::Key(key),
-        (None, Some(operator)) => {
-            known = args.account.as_deref().map(account_token).transpose()?;
-            let account = known.as_deref();
-            Authority::Operator { operator, account }
-        }
-        (None, None) => {
-            let settings = cx.settings()?;
-            let account = args.account.as_deref().unwrap_or(&settings.account);
-            known = Some(account_token(account)?);
-            Authority::Operator {
-                operator: settings.operator,
-                account: known.as_deref(),
-            }
-        }
+    let authority = if let Some(key) = args.key {
+        Authority::Key(key)
+    } else {
+        let operator = match args.operator {
+            Some(operator) => operator,
+            None => cx.settings()?.operator,
+        };
+        known = newest_account(args, operator, cx)?;
+        let account = Some(known.token());
+        Authority::Operator { operator, account }
     };
     let now = clock::now();
     let open = bundle.open(&authority, now).map_err(void)?;
@@ -104,11 +102,6 @@ pub fn install(args: &Install, cx: Context<'_>) -> Result<Exit, Error> {
             manifest.version
         );
         return Err(BundleFileError::Agent(what).into());
-    }
-    if matches!(authority, Authority::Operator { account: None, .. }) {
-        cx.printer.warn(
-            "who was revoked since it was packed is not known here; give the node's --account",
-        );
     }
     let before = place::install(&args.into, &open, now, args.downgrade)?;
     let (name, signer) = (&manifest.name, &open.signer);
@@ -168,6 +161,36 @@ pub fn remove(args: &Remove, cx: Context<'_>) -> Result<Exit, Error> {
 fn refused(path: &Path, source: BundleError) -> BundleFileError {
     let path = path.to_owned();
     BundleFileError::Refused { path, source }
+}
+
+/// The newest account token that is known on this machine: the given one, the configuration's, and the one that the daemon keeps up to date.
+/// An older one could hide that the signer was revoked. A token that was named must be good; the others count if they are.
+fn newest_account(
+    args: &Install,
+    operator: PublicKey,
+    cx: Context<'_>,
+) -> Result<Trust, BundleFileError> {
+    let read = |path: &Path| {
+        let token = account_token(path)?;
+        Trust::new(operator, &token).map_err(|source| refused(path, BundleError::Account(source)))
+    };
+    let configured = cx.settings().ok().map(|settings| settings.account);
+    let named = match &args.account {
+        Some(path) => Some(read(path)?),
+        None => None,
+    };
+    let places = configured
+        .into_iter()
+        .chain([args.state.join(KEPT_ACCOUNT)]);
+    let found = places.filter_map(|path| read(&path).ok());
+    let account = named.as_ref().map(Trust::account);
+    let found = found.filter(|trust| account.is_none_or(|account| account == trust.account()));
+    named
+        .iter()
+        .cloned()
+        .chain(found)
+        .max_by_key(Trust::issued_at)
+        .ok_or_else(|| BundleFileError::NoAccount(args.state.clone()))
 }
 
 fn account_token(path: &Path) -> Result<String, BundleFileError> {

@@ -1,10 +1,10 @@
 //! `rpc plugin check`: whether DDLs can be used, and what could be better. Reads files only.
 
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use muster_client::DdlStoreError;
-use muster_ddl::MAX_DDL_BYTES;
+use muster_ddl::{MAX_DDL_BYTES, MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text};
 
 use crate::ask::AskError;
 use crate::cli::plugin::Check;
@@ -18,8 +18,15 @@ use crate::render::ddl_check::{Checked, Document, Severity};
 pub fn run(args: &Check, cx: Context<'_>) -> Result<Exit, Error> {
     let json = form::json(&args.json)?;
     let files = args.files.iter().map(|path| {
-        let bytes = read(path)?;
-        Ok(Checked::new(path.display().to_string(), &bytes))
+        let bytes = read(path, MAX_DDL_BYTES as u64 + 1)?;
+        let mut checked = Checked::new(path.display().to_string(), &bytes);
+        for program in programs(path) {
+            let begin = read(&program, MAX_TEMPLATE_BYTES)?;
+            if finds_action_by_text(&begin) {
+                checked.refuse(format!("{}: {TEMPLATE_ADVICE}", program.display()));
+            }
+        }
+        Ok(checked)
     });
     let files: Vec<Checked> = files.collect::<Result<_, AskError>>()?;
     if let Some(json) = &json {
@@ -40,11 +47,24 @@ pub fn run(args: &Check, cx: Context<'_>) -> Result<Exit, Error> {
     Ok(if bad == 0 { Exit::Passed } else { Exit::Local })
 }
 
-/// As much of the file as tells that it is too long.
-fn read(path: &Path) -> Result<Vec<u8>, AskError> {
+/// The programs beside a DDL: `NAME`, or the files of the directory `NAME`.
+fn programs(ddl: &Path) -> Vec<PathBuf> {
+    let own = ddl.with_extension("");
+    if own.is_file() {
+        return vec![own];
+    }
+    let files = std::fs::read_dir(&own).into_iter().flatten().flatten();
+    files
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+        .collect()
+}
+
+/// The first bytes of a file.
+fn read(path: &Path, limit: u64) -> Result<Vec<u8>, AskError> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
-        .and_then(|file| file.take(MAX_DDL_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
         .map_err(|source| DdlStoreError::Read {
             path: path.to_owned(),
             source,

@@ -276,3 +276,46 @@ fn the_policies_that_we_ship_are_sound_and_do_what_they_say() {
     let (exit, data, _) = rpc("rpc policy test @/policies.test.toml", &shipped);
     assert_eq!(exit, Exit::Passed, "{data}");
 }
+
+#[test]
+fn what_other_users_could_change_fails_the_check() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = |path: &Path, mode: u32| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (name, bits) in [("service.policy", 0o664), ("groups", 0o666), ("", 0o777)] {
+        let scratch = policies(SERVICE);
+        mode(&scratch.path().join(name), bits);
+        let (exit, data, _) = rpc("rpc policy check @ -j", scratch.path());
+        let found: serde_json::Value = serde_json::from_str(&data).unwrap();
+        let first = &found["findings"][0];
+        assert_eq!(
+            (exit, &first["code"]),
+            (Exit::SomeFailed, &"unprotected".into()),
+            "{data}"
+        );
+        assert!(
+            first["message"]
+                .as_str()
+                .unwrap()
+                .contains("run `chmod go-w "),
+            "{data}"
+        );
+    }
+}
+
+#[test]
+fn a_service_is_not_a_caller_of_its_name() {
+    let scratch = policies("allow\trip\tstatus\t*\nallow\tservice=prov\trestart\t*\n");
+    for (caller, action, expected) in [
+        ("rip", "status", Exit::Passed),
+        ("service=rip", "status", Exit::SomeFailed),
+        ("prov", "restart", Exit::SomeFailed),
+        ("service=prov", "restart", Exit::Passed),
+    ] {
+        let line = format!(
+            "rpc policy explain --caller {caller} --agent service --action {action} --dir @"
+        );
+        assert_eq!(rpc(&line, scratch.path()).0, expected, "{line}");
+    }
+}

@@ -4,7 +4,7 @@
 
 use crate::cli::provision::Host;
 use crate::clock;
-use crate::commands::org::newcomers;
+use crate::commands::org::{names, newcomers};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::organisation::bundle::{self, PROVISIONER_HOME, name};
@@ -35,9 +35,16 @@ pub async fn run(
             renew: args.renew,
             out: Some(args.out.join(file)),
         };
-        organisation.issue(&lock, &order, clock::now())?;
+        let now = clock::now();
+        let prepared = organisation.prepare(&lock, &order, now)?;
+        // Renewed credentials have a name that is reserved already.
+        if !args.renew {
+            names::reserve(&organisation, prepared.record(), now).await?;
+        }
+        organisation.record(&lock, prepared)?;
     }
     organisation.bundle_provisioner(&args.out)?;
+    names::publish(&organisation, printer).await?;
     printer.say(format_args!(
         "{GOOD}made{GOOD:#} what the provisioner {} needs on its host",
         args.name

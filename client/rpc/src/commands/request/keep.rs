@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_wire::content::digest_contents;
 use muster_wire::identity::{Identity, Name};
 
 use super::past::Past;
@@ -65,6 +66,7 @@ fn tell(error: &JobError, cx: Context<'_>) {
 fn header(kept: &Kept<'_>, errand: &Errand) -> Header {
     let Plan { ddl, action, data } = kept.question.plan;
     let sensitive = data.keys().filter(|name| action.is_sensitive(name));
+    let (inputs, digested) = digest_contents(&action.redact(data));
     let started = clock::now();
     let rollout = kept.question.rollout;
     Header {
@@ -76,7 +78,8 @@ fn header(kept: &Kept<'_>, errand: &Errand) -> Header {
         agent: ddl.name().to_owned(),
         action: action.name().to_owned(),
         read_only: action.read_only(),
-        inputs: action.redact(data),
+        inputs,
+        digested,
         sensitive: sensitive.cloned().collect(),
         target: kept.target.filter.explain(),
         nodes: kept.nodes.clone(),

@@ -13,6 +13,9 @@ use crate::cli::pace::Pace;
 use crate::environment::Environment;
 use crate::jobs::{Job, JobError, State, Store};
 
+/// Inputs that are still to be read, and inputs as values.
+type PastInputs = (Vec<(String, String)>, Map<String, Value>);
+
 /// An earlier job, and what is wanted of it.
 #[derive(Debug)]
 pub struct Past {
@@ -71,20 +74,24 @@ impl Past {
         Ok(nodes)
     }
 
-    /// The inputs that are still to be read, and those of the job. What was sensitive was not kept, and is asked for again.
-    pub fn inputs(
-        &self,
-        given: &[(String, String)],
-    ) -> (Vec<(String, String)>, Map<String, Value>) {
+    /// The inputs that are still to be read, and those of the job. What was sensitive was not kept, and is asked for again; what was kept as a
+    /// digest must be given again.
+    pub fn inputs(&self, given: &[(String, String)]) -> Result<PastInputs, JobError> {
         let header = &self.job.header;
         let mut inputs = given.to_vec();
         let is_given = |name: &str| given.iter().any(|(given, _)| given == name);
+        if let Some(name) = header.digested.iter().find(|name| !is_given(name)) {
+            return Err(JobError::Digested {
+                id: header.id.clone(),
+                input: name.clone(),
+            });
+        }
         for name in header.sensitive.iter().filter(|name| !is_given(name)) {
             inputs.push((name.clone(), "-".to_owned()));
         }
         let mut base = header.inputs.clone();
         base.retain(|name, _| !header.sensitive.contains(name) && !is_given(name));
-        (inputs, base)
+        Ok((inputs, base))
     }
 
     /// Goes on in the job's own waves and times, unless others were given. Retrying begins anew.

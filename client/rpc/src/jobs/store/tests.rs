@@ -33,6 +33,7 @@ fn header(id: &str) -> Header {
         read_only: false,
         inputs: Map::from_iter([("service".to_owned(), json!("httpd"))]),
         sensitive: BTreeSet::new(),
+        digested: BTreeSet::new(),
         target: "all nodes".to_owned(),
         nodes: nodes(&["a", "b", "c", "d"]),
         shaping: Shaping::default(),

@@ -1,0 +1,261 @@
+//! Bounds the daemon's own log: each statement of the program writes at most [`BURST`] lines in [`WINDOW`], whoever causes them. Lines beyond
+//! are counted; the count stands in the statement's next line and in the metrics. Levels below info are an operator's choice, and not bounded.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::callsite::Identifier;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::config::LogFormat;
+
+/// Lines of one statement in one window.
+pub const BURST: u32 = 20;
+/// How long a window lasts; it begins with a line.
+pub const WINDOW: Duration = Duration::from_secs(10);
+
+/// Lines of this process that were not written.
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+
+/// How many lines this process has left out of its log.
+pub fn left_out() -> u64 {
+    LEFT_OUT.load(Ordering::Relaxed)
+}
+
+/// What one statement has written.
+#[derive(Debug, Clone, Copy)]
+struct StatementWindow {
+    opened: Instant,
+    lines: u32,
+    left_out: u64,
+}
+
+impl StatementWindow {
+    fn new(opened: Instant) -> Self {
+        Self {
+            opened,
+            lines: 0,
+            left_out: 0,
+        }
+    }
+
+    /// Whether a line may be written: with the number of those before it that were not.
+    fn admit(&mut self, now: Instant) -> Option<u64> {
+        if now.saturating_duration_since(self.opened) >= WINDOW {
+            (self.opened, self.lines) = (now, 0);
+        }
+        if self.lines >= BURST {
+            self.left_out = self.left_out.saturating_add(1);
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+/// Formats what a statement may still write, and nothing of what is beyond.
+pub struct LimitedFormat<F> {
+    inner: F,
+    format: LogFormat,
+    statements: Mutex<HashMap<Identifier, StatementWindow>>,
+    clock: Arc<dyn Fn() -> Instant + Send + Sync>,
+}
+
+impl<F> LimitedFormat<F> {
+    /// Limits what this formats, which has this form.
+    pub fn new(inner: F, format: LogFormat) -> Self {
+        Self::with_clock(inner, format, Arc::new(Instant::now))
+    }
+
+    fn with_clock(
+        inner: F,
+        format: LogFormat,
+        clock: Arc<dyn Fn() -> Instant + Send + Sync>,
+    ) -> Self {
+        Self {
+            inner,
+            format,
+            statements: Mutex::default(),
+            clock,
+        }
+    }
+
+    fn admit(&self, event: &Event<'_>) -> Option<u64> {
+        if *event.metadata().level() > Level::INFO {
+            return Some(0);
+        }
+        let now = (self.clock)();
+        let mut statements = self
+            .statements
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        statements
+            .entry(event.metadata().callsite())
+            .or_insert_with(|| StatementWindow::new(now))
+            .admit(now)
+    }
+}
+
+impl<F> fmt::Debug for LimitedFormat<F> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("LimitedFormat").finish_non_exhaustive()
+    }
+}
+
+impl<S, N, F> FormatEvent<S, N> for LimitedFormat<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let left_out = match self.admit(event) {
+            None => {
+                LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+                return Ok(());
+            }
+            Some(0) => return self.inner.format_event(context, out, event),
+            Some(left_out) => left_out,
+        };
+        let mut line = String::new();
+        self.inner
+            .format_event(context, Writer::new(&mut line), event)?;
+        let line = line.trim_end();
+        match (self.format, line.strip_suffix('}')) {
+            (LogFormat::Json, Some(open)) => writeln!(out, "{open},\"left_out\":{left_out}}}"),
+            _ => writeln!(out, "{line} left_out={left_out}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+    use std::time::{Duration, Instant};
+
+    use tracing_subscriber::fmt::format;
+
+    use super::{BURST, LimitedFormat, WINDOW, left_out};
+    use crate::config::LogFormat;
+
+    /// What was written, and a clock that is set by hand.
+    #[derive(Clone)]
+    struct Log {
+        bytes: Arc<Mutex<Vec<u8>>>,
+        now: Arc<Mutex<Instant>>,
+    }
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.bytes.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Log {
+        fn new() -> Self {
+            Self {
+                bytes: Arc::default(),
+                now: Arc::new(Mutex::new(Instant::now())),
+            }
+        }
+
+        fn clock(&self) -> Arc<dyn Fn() -> Instant + Send + Sync> {
+            let now = Arc::clone(&self.now);
+            Arc::new(move || *now.lock().unwrap())
+        }
+
+        fn pass(&self, time: Duration) {
+            *self.now.lock().unwrap() += time;
+        }
+
+        fn lines(&self) -> Vec<String> {
+            let text = String::from_utf8(self.bytes.lock().unwrap().clone()).unwrap();
+            text.lines().map(str::to_owned).collect()
+        }
+    }
+
+    fn flood(count: usize) {
+        for number in 0..count {
+            tracing::warn!(number, "caused by a peer");
+        }
+    }
+
+    #[test]
+    fn a_flood_through_one_statement_is_few_lines_and_all_are_counted() {
+        const FLOOD: usize = 100_000;
+        let log = Log::new();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .event_format(LimitedFormat::with_clock(
+                format().with_ansi(false),
+                LogFormat::Text,
+                log.clock(),
+            ))
+            .with_writer(move || writer.clone())
+            .finish();
+        let before = left_out();
+        tracing::subscriber::with_default(subscriber, || {
+            flood(FLOOD);
+            tracing::error!("another statement is not held up");
+            assert_eq!(log.lines().len(), BURST as usize + 1);
+            log.pass(WINDOW);
+            flood(1);
+        });
+        let untold = FLOOD - BURST as usize;
+        assert_eq!(left_out() - before, untold as u64);
+        let lines = log.lines();
+        assert!(lines[BURST as usize].contains("another statement"));
+        assert!(
+            lines
+                .last()
+                .unwrap()
+                .ends_with(&format!("left_out={untold}")),
+            "{:?}",
+            lines.last()
+        );
+    }
+
+    #[test]
+    fn a_line_of_json_stays_json() {
+        let log = Log::new();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .event_format(LimitedFormat::with_clock(
+                format().json(),
+                LogFormat::Json,
+                log.clock(),
+            ))
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            flood(BURST as usize + 7);
+            log.pass(WINDOW);
+            flood(1);
+        });
+        let last = log.lines().pop().unwrap();
+        let last: serde_json::Value = serde_json::from_str(&last).unwrap();
+        assert_eq!(
+            (&last["left_out"], &last["level"]),
+            (&7.into(), &"WARN".into())
+        );
+    }
+}

@@ -1,0 +1,258 @@
+//! Keeps the account token of a running daemon the newest: reads it from the fleet's bucket of trust before the daemon serves, after each
+//! reconnect, when the bucket's head changes, and at intervals.
+//!
+//! It decides nothing about requests: [`TrustFreshness`] says since when it is unknown whether the token is the newest, and the pipeline
+//! and the health report go by that.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use muster_api::system::error::chain;
+use muster_bus::{Backoff, Bus, Event, Subscription, TrustLookupError};
+use muster_wire::Millis;
+use muster_wire::stores::{TRUST, TRUST_HEAD};
+use muster_wire::subject;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::core::Core;
+
+/// How often the head is read while nothing announces a change.
+const CHECK_INTERVAL: Duration = Duration::from_mins(5);
+
+/// After how long without a confirmed token the health report says so, in milliseconds.
+const REPORT_AFTER: Millis = 60 * 60 * 1000;
+
+/// Over how long the nodes of a fleet spread their reads of an announced token, for each 32 KiB of it.
+const SPREAD_PER_BLOCK: Duration = Duration::from_secs(1);
+const SPREAD_BLOCK_BYTES: u64 = 32 * 1024;
+/// Longest such time.
+const MAX_SPREAD: Duration = Duration::from_secs(30);
+
+/// Since when it is unknown whether the daemon's account token is the newest.
+#[derive(Debug, Default)]
+pub struct TrustFreshness {
+    /// When the bucket of trust last named no newer token; before the first time, when the daemon started.
+    confirmed_at: AtomicU64,
+    /// After how many milliseconds requests are refused; 0 is never.
+    max_age: AtomicU64,
+    /// Why the last look failed.
+    problem: Mutex<Option<String>>,
+}
+
+impl TrustFreshness {
+    /// Begins now.
+    pub(crate) fn starting_at(now: Millis) -> Self {
+        Self {
+            confirmed_at: AtomicU64::new(now),
+            ..Self::default()
+        }
+    }
+
+    /// Refuse requests once the token was not confirmed for so long; never when `None`.
+    pub fn set_max_age(&self, max_age: Option<Duration>) {
+        let millis = max_age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        self.max_age.store(millis, Ordering::Release);
+    }
+
+    /// When the token was last confirmed.
+    pub fn confirmed_at(&self) -> Millis {
+        self.confirmed_at.load(Ordering::Acquire)
+    }
+
+    /// How long the token was not confirmed, if that is longer than requests are served.
+    pub(crate) fn expired_age(&self, now: Millis) -> Option<Millis> {
+        let max_age = self.max_age.load(Ordering::Acquire);
+        let age = now.saturating_sub(self.confirmed_at());
+        (max_age != 0 && age > max_age).then_some(age)
+    }
+
+    /// What to report when the token was not confirmed for long.
+    pub(crate) fn report(&self, now: Millis) -> Option<String> {
+        let age = now.saturating_sub(self.confirmed_at());
+        if age < REPORT_AFTER && self.expired_age(now).is_none() {
+            return None;
+        }
+        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        let cause = problem.as_deref().unwrap_or("there is no connection");
+        let minutes = age / 60_000;
+        Some(format!(
+            "it is unknown for {minutes} minutes whether the account token is the newest, so that revocations may be missing: {cause}"
+        ))
+    }
+
+    fn check_interval(&self) -> Duration {
+        match self.max_age.load(Ordering::Acquire) {
+            0 => CHECK_INTERVAL,
+            max_age => CHECK_INTERVAL.min(Duration::from_millis(max_age / 4 + 1)),
+        }
+    }
+
+    fn confirm(&self, now: Millis) {
+        self.confirmed_at.store(now, Ordering::Release);
+        self.set_problem(None);
+    }
+
+    fn set_problem(&self, problem: Option<String>) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+}
+
+/// What keeps one daemon's token the newest.
+#[derive(Debug)]
+pub(crate) struct TrustSync {
+    core: Arc<Core>,
+    bus: Bus,
+    /// Tokens that were taken over, to be written to the disk.
+    changed: mpsc::Sender<String>,
+    heads: Option<Subscription>,
+}
+
+impl TrustSync {
+    /// Reads the newest token, and subscribes to changes. A bucket that cannot be read is reported, and does not stop the daemon.
+    pub(crate) async fn start(core: Arc<Core>, bus: Bus, changed: mpsc::Sender<String>) -> Self {
+        let subject = subject::bucket_changes(TRUST.name, TRUST_HEAD);
+        let heads = bus.subscribe(&subject).await;
+        let heads = heads.inspect_err(|error| {
+            tracing::warn!(
+                error = chain(error),
+                "changes of the account token are polled"
+            );
+        });
+        let sync = Self {
+            core,
+            bus,
+            changed,
+            heads: heads.ok(),
+        };
+        sync.refresh(Spread::None).await;
+        sync
+    }
+
+    /// Follows changes until `stop`.
+    pub(crate) async fn follow(mut self, stop: CancellationToken) {
+        let mut heads = self.heads.take();
+        let mut events = self.bus.events();
+        loop {
+            let interval = self.core.trust_freshness().check_interval();
+            let spread = tokio::select! {
+                () = stop.cancelled() => return,
+                head = next_head(&mut heads) => if head { Spread::BySize } else { continue },
+                event = events.recv() => match event {
+                    Ok(Event::Connected) | Err(RecvError::Lagged(_)) => Spread::None,
+                    Ok(_) => continue,
+                    Err(RecvError::Closed) => return,
+                },
+                () = tokio::time::sleep(jittered(interval)) => Spread::BySize,
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.refresh(spread) => {}
+            }
+        }
+    }
+
+    async fn refresh(&self, spread: Spread) {
+        let freshness = self.core.trust_freshness();
+        match self.take_newest(spread).await {
+            Ok(taken) => {
+                freshness.confirm(self.core.now());
+                if taken {
+                    tracing::info!("took over the account's newest token");
+                }
+            }
+            Err(error) => {
+                let error = chain(&error);
+                tracing::debug!(error, "the account token is not confirmed");
+                freshness.set_problem(Some(error));
+            }
+        }
+    }
+
+    /// Takes over the token that the bucket names; whether it is newer than the known one.
+    async fn take_newest(&self, spread: Spread) -> Result<bool, TrustLookupError> {
+        let head = self.bus.account_head().await?;
+        let known = self.core.trust();
+        if spread == Spread::BySize && head.serial > known.issued_at() {
+            tokio::time::sleep(spread_delay(head.bytes)).await;
+        }
+        let Some(newer) = self.bus.newer_account(&known, &head).await? else {
+            return Ok(false);
+        };
+        self.core
+            .update_trust(newer.token())
+            .map_err(TrustLookupError::Token)?;
+        // The disk is written beside this, and may lag.
+        let _ = self.changed.try_send(newer.token().to_owned());
+        Ok(true)
+    }
+}
+
+/// Whether a newer token is read at once, or at a time that depends on its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spread {
+    None,
+    BySize,
+}
+
+/// True for each announced head. A subscription that has ended never announces one.
+async fn next_head(heads: &mut Option<Subscription>) -> bool {
+    match heads {
+        Some(subscription) => {
+            let announced = subscription.next().await.is_some();
+            if !announced {
+                *heads = None;
+            }
+            announced
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn spread_delay(bytes: u64) -> Duration {
+    let blocks = u32::try_from(bytes / SPREAD_BLOCK_BYTES + 1).unwrap_or(u32::MAX);
+    random_delay(SPREAD_PER_BLOCK.saturating_mul(blocks).min(MAX_SPREAD))
+}
+
+/// Between the interval and half as long again, so that the nodes of a fleet do not read together.
+fn jittered(interval: Duration) -> Duration {
+    interval + random_delay(interval / 2)
+}
+
+fn random_delay(max: Duration) -> Duration {
+    Backoff { first: max, max }.delay(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{MAX_SPREAD, REPORT_AFTER, TrustFreshness, spread_delay};
+
+    #[test]
+    fn an_unconfirmed_token_is_reported_and_refuses_when_asked_to() {
+        let freshness = TrustFreshness::starting_at(1_000);
+        assert_eq!(freshness.report(1_000 + REPORT_AFTER - 1), None);
+        assert!(freshness.report(1_000 + REPORT_AFTER).is_some());
+        assert_eq!(freshness.expired_age(u64::MAX), None);
+        freshness.set_max_age(Some(Duration::from_secs(10)));
+        assert_eq!(freshness.expired_age(11_000), None);
+        assert_eq!(freshness.expired_age(11_001), Some(10_001));
+        freshness.set_problem(Some("no bucket".to_owned()));
+        assert!(freshness.report(11_001).unwrap().contains("no bucket"));
+        freshness.confirm(11_001);
+        assert_eq!(freshness.expired_age(21_001), None);
+        assert_eq!(freshness.report(11_002), None);
+    }
+
+    #[test]
+    fn reads_of_a_token_are_spread_by_its_size() {
+        for (bytes, max) in [(0, 1), (32 * 1024, 2), (u64::MAX, 30)] {
+            for _ in 0..100 {
+                assert!(spread_delay(bytes) <= Duration::from_secs(max).min(MAX_SPREAD));
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The daemon's own records of where its logs must end, read from its state directory on the node itself.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use muster_wire::audit::{Anchor, HeadRecord};
+
+use super::{AuditError, lines};
+
+/// The anchors of these files, by the head records in this directory that name one of them. A record counts where the log that it names is
+/// among the files, or is gone and an older file of it is among them; and where the files reach back to it.
+pub(super) fn anchors(state: &Path, files: &[PathBuf]) -> Result<Vec<Anchor>, AuditError> {
+    let failed = |source| AuditError::Read {
+        path: state.to_owned(),
+        source,
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(state).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_none_or(|extension| extension != "head") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).map_err(|source| AuditError::Read {
+            path: path.clone(),
+            source,
+        })?;
+        // A crash may leave it empty: then there is nothing to hold the log against.
+        let Ok(record) = text.parse::<HeadRecord>() else {
+            continue;
+        };
+        if covers(&record, files)? {
+            found.push(record.anchor);
+        }
+    }
+    Ok(found)
+}
+
+fn covers(record: &HeadRecord, files: &[PathBuf]) -> Result<bool, AuditError> {
+    let Some(log) = record.log.as_deref().map(Path::new) else {
+        return Ok(false);
+    };
+    let is_gone =
+        matches!(fs::metadata(log), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    let named = |file: &PathBuf| {
+        let file = fs::canonicalize(file).unwrap_or_else(|_| file.clone());
+        file == log || (is_gone && file.with_extension("") == log)
+    };
+    if !files.iter().any(named) {
+        return Ok(false);
+    }
+    let mut first = None;
+    for file in files {
+        let number = lines::first_number(file)?;
+        first = first.into_iter().chain(number).min();
+    }
+    Ok(first.is_none_or(|first| first <= record.anchor.seq))
+}

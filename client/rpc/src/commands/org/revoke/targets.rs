@@ -1,0 +1,137 @@
+//! Which keys `rpc org revoke` means: names and keys of the command line and of a list, found in what was issued here and in the register
+//! of enrolled nodes.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use muster_wire::identity::Identity;
+use muster_wire::token::{KeyKind, PublicKey, Seconds};
+
+use crate::cli::org::Revoke;
+use crate::error::Error;
+use crate::files::{self, FileError};
+use crate::organisation::ledger::Finder;
+use crate::organisation::names::NameRegister;
+use crate::organisation::{Kind, Organisation, OrganisationError, Realm, Trusts};
+
+/// Largest list of names that is read, in bytes.
+const LIST_BYTES: u64 = 16 * 1024 * 1024;
+
+/// One key to revoke.
+pub(super) struct RevokedKey {
+    pub(super) realm: Realm,
+    pub(super) key: PublicKey,
+    /// When the newest token of the key was issued.
+    pub(super) issued_at: Seconds,
+    /// Whose it is; nothing for a key that neither this directory nor the register has.
+    pub(super) party: Option<(Kind, Identity)>,
+}
+
+impl RevokedKey {
+    /// Whether every token of the key that is known is revoked already.
+    pub(super) fn is_revoked(&self, trusts: &Trusts) -> bool {
+        let account = trusts.of(self.realm).map(|trust| &trust.claims().nats);
+        let until = account.and_then(|account| account.revocations.get(&self.key.to_string()));
+        self.party.is_some() && until.is_some_and(|until| *until >= self.issued_at)
+    }
+}
+
+/// The names and keys that were given, and those of the list.
+pub(super) fn parties(args: &Revoke) -> Result<Vec<String>, Error> {
+    let mut parties = args.parties.clone();
+    if let Some(path) = &args.from {
+        let words = read_list(path).map_err(OrganisationError::from)?;
+        let lines = words.lines().map(str::trim);
+        let named = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        parties.extend(named.map(str::to_owned));
+    }
+    Ok(parties)
+}
+
+fn read_list(path: &Path) -> Result<String, FileError> {
+    if path != Path::new("-") {
+        return files::read(path, LIST_BYTES);
+    }
+    let mut text = String::new();
+    let read = io::stdin()
+        .lock()
+        .take(LIST_BYTES)
+        .read_to_string(&mut text);
+    read.map_err(files::failed("read", Path::new("standard input")))?;
+    Ok(text)
+}
+
+/// The keys that the names stand for, each once. One unknown name refuses all, so that a slip does not revoke half of a list.
+pub(super) async fn resolve(
+    organisation: &Organisation,
+    register: Option<&NameRegister>,
+    parties: &[String],
+    kind: Option<Kind>,
+    now: Seconds,
+) -> Result<Vec<RevokedKey>, Error> {
+    let records = organisation.records()?;
+    let finder = Finder::new(&records);
+    let mut meant: BTreeMap<String, RevokedKey> = BTreeMap::new();
+    for party in parties {
+        let enrolled = enrolled(register, party, kind).await?;
+        let issued = match finder.find(party, kind) {
+            Ok(found) => found,
+            Err(OrganisationError::Unknown(_)) if !enrolled.is_empty() => Vec::new(),
+            Err(unknown @ OrganisationError::Unknown(_)) => {
+                let key = PublicKey::parse_kind(party, KeyKind::User).map_err(|_| unknown)?;
+                meant.entry(key.to_string()).or_insert(RevokedKey {
+                    realm: kind.map_or(Realm::Fleet, Kind::realm),
+                    key,
+                    issued_at: now,
+                    party: None,
+                });
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if let (Some(record), false) = (issued.first(), enrolled.is_empty())
+            && record.kind != Kind::Node
+        {
+            let (name, kinds) = (party.clone(), vec![record.kind, Kind::Node]);
+            return Err(OrganisationError::Ambiguous { name, kinds }.into());
+        }
+        let issued = issued.into_iter().map(|record| RevokedKey {
+            realm: record.kind.realm(),
+            key: record.key,
+            issued_at: record.issued_at,
+            party: Some((record.kind, record.name.clone())),
+        });
+        for found in issued.chain(enrolled) {
+            let issued_at = found.issued_at;
+            let known = meant.entry(found.key.to_string()).or_insert(found);
+            known.issued_at = known.issued_at.max(issued_at);
+        }
+    }
+    Ok(meant.into_values().collect())
+}
+
+/// The keys that an enroller issued under this name, or this one key.
+async fn enrolled(
+    register: Option<&NameRegister>,
+    party: &str,
+    kind: Option<Kind>,
+) -> Result<Vec<RevokedKey>, Error> {
+    let Some(register) = register.filter(|_| kind.is_none_or(|kind| kind == Kind::Node)) else {
+        return Ok(Vec::new());
+    };
+    let wanted = PublicKey::parse(party).ok();
+    let mut found = Vec::new();
+    for entry in register.find_enrolled(party).await? {
+        let keys = entry
+            .keys()
+            .filter(|key| wanted.is_none_or(|wanted| wanted == *key));
+        found.extend(keys.map(|key| RevokedKey {
+            realm: Realm::Fleet,
+            key,
+            issued_at: entry.at / 1000,
+            party: Some((Kind::Node, entry.identity.clone())),
+        }));
+    }
+    Ok(found)
+}

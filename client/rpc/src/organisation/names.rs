@@ -1,0 +1,191 @@
+//! The names of the organisation in the broker's store `PROVISION`, where the enroller finds them.
+//!
+//! `rpc org add` reserves a name before it issues it, `rpc org revoke` marks it, `rpc org push` repairs what is missing. So a bootstrap token
+//! never gets a name that the organisation issued, and never a name whose node was revoked.
+
+use std::collections::BTreeMap;
+
+use muster_bus::{Bus, NameStore, StoreError};
+use muster_wire::Millis;
+use muster_wire::enrol::Entry;
+use muster_wire::identity::Identity;
+use muster_wire::stores::PROVISION;
+use muster_wire::token::{PublicKey, Seconds, Trust};
+
+use super::push::PushError;
+use super::{Kind, Organisation, OrganisationError, Realm, Record, State};
+
+/// An open connection to the store of names. `close` ends it.
+#[derive(Debug)]
+pub struct NameRegister {
+    bus: Bus,
+    names: NameStore,
+}
+
+impl Organisation {
+    /// Opens the store of names, as a service of the fleet.
+    pub async fn open_names(&self, now: Millis) -> Result<NameRegister, PushError> {
+        let bus = self.visit(Kind::Service, now).await?;
+        let names = NameStore::new(bus.bucket(PROVISION.name));
+        Ok(NameRegister { bus, names })
+    }
+
+    /// Whether machines can be enrolled: an enroller has valid credentials. Every new name must then be reserved before it is issued.
+    pub fn has_enroller(&self, now: Millis) -> Result<bool, OrganisationError> {
+        let trusts = self.trusts()?;
+        let is_enroller = |record: &Record| {
+            record.kind == Kind::Enroller && trusts.state(record, now / 1000) == State::Valid
+        };
+        Ok(self.records()?.iter().any(is_enroller))
+    }
+
+    /// Whether machines may have been enrolled: an enroller ever had credentials.
+    pub fn had_enroller(&self) -> Result<bool, OrganisationError> {
+        let is_enroller = |record: &Record| record.kind == Kind::Enroller;
+        Ok(self.records()?.iter().any(is_enroller))
+    }
+
+    /// Writes every name of the fleet that the organisation ever issued, marks those that were revoked, and says that all are written.
+    /// Returns enrolled keys whose revocation in `trust` is older than the last token that the enroller issued to them: the
+    /// revocation has to be made again.
+    pub async fn push_names(
+        &self,
+        trust: &Trust,
+        now: Millis,
+    ) -> Result<Vec<(PublicKey, Seconds)>, PushError> {
+        let register = self.open_names(now).await?;
+        let revocations = &trust.claims().nats.revocations;
+        let entries = register.names.list().await?;
+        let mut outdated = Vec::new();
+        for entry in entries.iter().filter(|entry| entry.is_enrolled()) {
+            let Some(until) = revocations.get(&entry.key.to_string()) else {
+                continue;
+            };
+            if !entry.revoked {
+                register.mark_revoked(&entry.identity, &[entry.key]).await?;
+            }
+            if entry.at / 1000 > *until {
+                outdated.push((entry.key, entry.at / 1000));
+            }
+        }
+        let known: BTreeMap<&Identity, &Entry> = entries
+            .iter()
+            .map(|entry| (&entry.identity, entry))
+            .collect();
+        for (name, entry) in self.issued_names(trust)? {
+            let is_written = known.get(&name).is_some_and(|held| {
+                held.is_enrolled() || held.released || held.revoked == entry.revoked
+            });
+            if !is_written {
+                register.write_issued(&entry).await?;
+            }
+        }
+        register.names.set_issued_at(now).await?;
+        register.close().await?;
+        Ok(outdated)
+    }
+
+    /// One entry for each name of the fleet in the list of issued credentials, with its newest key.
+    fn issued_names(&self, trust: &Trust) -> Result<BTreeMap<Identity, Entry>, OrganisationError> {
+        let account = &trust.claims().nats;
+        let mut names: BTreeMap<Identity, Entry> = BTreeMap::new();
+        for record in self.records()? {
+            if record.kind.realm() != Realm::Fleet {
+                continue;
+            }
+            let revoked = record.revoked_at(account).is_some();
+            let all_revoked = names.get(&record.name).is_none_or(|held| held.revoked);
+            let entry = issued_entry(&record, revoked && all_revoked);
+            names.insert(record.name, entry);
+        }
+        Ok(names)
+    }
+}
+
+impl NameRegister {
+    /// Whether the store was made: `rpc org push` makes it.
+    pub async fn exists(&self) -> Result<bool, PushError> {
+        match self.names.issued_at().await {
+            Ok(_) => Ok(true),
+            Err(StoreError::Missing { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes a name for credentials that are about to be issued; refuses the name of an enrolled node.
+    pub async fn reserve(&self, record: &Record) -> Result<(), PushError> {
+        let wanted = issued_entry(record, false);
+        let reserve = |held: Option<Entry>| match Entry::reserve(held.as_ref(), &wanted) {
+            Ok(entry) => (Some(entry), Ok(())),
+            Err(key) => (None, Err(key)),
+        };
+        let reserved = self.names.edit(&record.name, reserve).await?;
+        let enrolled = |key| OrganisationError::Enrolled {
+            name: record.name.to_string(),
+            key,
+        };
+        reserved.map_err(|key| enrolled(key).into())
+    }
+
+    /// The entries of enrolled nodes that have this name, or ever had this key.
+    pub async fn find_enrolled(&self, party: &str) -> Result<Vec<Entry>, PushError> {
+        if let Ok(key) = PublicKey::parse(party) {
+            let mut entries = self.names.list().await?;
+            entries.retain(|entry| entry.is_enrolled() && entry.keys().any(|held| held == key));
+            return Ok(entries);
+        }
+        let Ok(name) = Identity::parse(party) else {
+            return Ok(Vec::new());
+        };
+        let entry = self.names.get(&name).await?;
+        Ok(entry.into_iter().filter(Entry::is_enrolled).collect())
+    }
+
+    /// Marks the name as revoked, if one of these keys has it.
+    pub async fn mark_revoked(&self, name: &Identity, keys: &[PublicKey]) -> Result<(), PushError> {
+        let mark = |held: Option<Entry>| match held {
+            Some(mut entry) if !entry.revoked && keys.contains(&entry.key) => {
+                entry.revoked = true;
+                (Some(entry), ())
+            }
+            _ => (None, ()),
+        };
+        Ok(self.names.edit(name, mark).await?)
+    }
+
+    /// The entry of a name.
+    pub async fn get(&self, name: &Identity) -> Result<Option<Entry>, PushError> {
+        Ok(self.names.get(name).await?)
+    }
+
+    /// Frees a name for another key.
+    pub async fn release(&self, name: &Identity) -> Result<bool, PushError> {
+        Ok(self.names.release(name).await?)
+    }
+
+    /// Ends the connection.
+    pub async fn close(self) -> Result<(), PushError> {
+        Ok(self.bus.close().await?)
+    }
+
+    /// Writes an issued name, unless an enrolled node has it or it was released meanwhile.
+    async fn write_issued(&self, entry: &Entry) -> Result<(), PushError> {
+        let write = |held: Option<Entry>| match &held {
+            Some(held) if held.is_enrolled() || held.released => (None, ()),
+            _ => (Some(entry.clone()), ()),
+        };
+        Ok(self.names.edit(&entry.identity, write).await?)
+    }
+}
+
+fn issued_entry(record: &Record, revoked: bool) -> Entry {
+    Entry {
+        identity: record.name.clone(),
+        key: record.key,
+        credential: None,
+        at: record.issued_at.saturating_mul(1000),
+        released: false,
+        revoked,
+        former: Vec::new(),
+    }
+}

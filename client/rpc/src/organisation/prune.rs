@@ -1,0 +1,98 @@
+//! Removes revocations that are no longer needed: those of keys whose tokens have all expired.
+
+use std::collections::HashMap;
+
+use muster_wire::limits::NODE_TOKEN_SECONDS;
+use muster_wire::token::Seconds;
+use muster_wire::token::claims::Account;
+
+use super::{Kind, Record};
+
+/// How long a revocation stays after the last token of its key has expired: clocks differ.
+const MARGIN_SECONDS: Seconds = 24 * 60 * 60;
+
+/// Removes the revocations of keys that have no valid token any more; returns how many. A key that was not issued here stays, because its
+/// expiry is unknown; so does one with a token that never expires.
+///
+/// A service may have renewed a node's token without a record here, until the key was revoked. Such a token lives for
+/// [`NODE_TOKEN_SECONDS`] at most.
+pub(super) fn remove_expired(account: &mut Account, records: &[Record], now: Seconds) -> usize {
+    let before = account.revocations.len();
+    let mut known_tokens: HashMap<String, (Kind, Option<Seconds>)> = HashMap::new();
+    for record in records {
+        let known = known_tokens
+            .entry(record.key.to_string())
+            .or_insert((record.kind, record.expires));
+        known.1 = match (known.1, record.expires) {
+            (Some(one), Some(other)) => Some(one.max(other)),
+            _ => None,
+        };
+    }
+    account.revocations.retain(|key, revoked_at| {
+        let Some((kind, Some(expires))) = known_tokens.get(key) else {
+            return true;
+        };
+        let renewed = match kind {
+            Kind::Node => revoked_at.saturating_add(NODE_TOKEN_SECONDS),
+            _ => 0,
+        };
+        (*expires).max(renewed).saturating_add(MARGIN_SECONDS) > now
+    });
+    before.saturating_sub(account.revocations.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::token::claims::{Account, Limits};
+    use muster_wire::token::{KeyKind, KeyPair, PublicKey};
+
+    use super::{Kind, MARGIN_SECONDS, NODE_TOKEN_SECONDS, Record, remove_expired};
+
+    fn key(number: u8) -> PublicKey {
+        KeyPair::from_raw(KeyKind::User, &[number; 32]).public()
+    }
+
+    fn record(kind: Kind, number: u8, expires: Option<u64>) -> Record {
+        Record {
+            kind,
+            name: "web1".parse().unwrap(),
+            key: key(number),
+            issued_at: 100,
+            expires,
+            token: "a.b.c".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_revocation_stays_while_a_token_of_its_key_could_be_valid() {
+        const REVOKED: u64 = 500;
+        let records = [
+            record(Kind::User, 1, Some(1_000)),
+            record(Kind::User, 2, None),
+            record(Kind::User, 3, Some(1_000)),
+            record(Kind::User, 3, Some(9_000)),
+            record(Kind::Node, 4, Some(1_000)),
+            record(Kind::Node, 5, Some(1_000)),
+            record(Kind::Node, 5, None),
+        ];
+        let mut account = Account::new(Limits::default(), Vec::new());
+        for number in 1..=6 {
+            account.revoke(&key(number), REVOKED);
+        }
+        account.revocations.insert("*".to_owned(), REVOKED);
+        let mut left = |now: u64| {
+            remove_expired(&mut account, &records, now);
+            (1..=6)
+                .filter(|number| account.revocations.contains_key(&key(*number).to_string()))
+                .collect::<Vec<u8>>()
+        };
+        assert_eq!(left(999 + MARGIN_SECONDS), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(left(1_000 + MARGIN_SECONDS), [2, 3, 4, 5, 6]);
+        assert_eq!(left(9_000 + MARGIN_SECONDS), [2, 4, 5, 6]);
+        let renewed = REVOKED + NODE_TOKEN_SECONDS + MARGIN_SECONDS;
+        assert_eq!(left(renewed - 1), [2, 4, 5, 6]);
+        assert_eq!(left(renewed), [2, 5, 6]);
+        assert_eq!(left(u64::MAX), [2, 5, 6]);
+        assert!(account.revocations.contains_key("*"));
+    }
+}

@@ -1,0 +1,207 @@
+//! Names in the broker's store, where the enroller looks: reserved when they are issued, marked when they are revoked, repaired by a push.
+
+use std::fs;
+
+use muster_bus::{Bus, NameStore};
+use muster_wire::enrol::Entry;
+use muster_wire::identity::Identity;
+use muster_wire::stores::PROVISION;
+use muster_wire::token::{KeyKind, KeyPair, PublicKey, Trust};
+
+use crate::broker::{Broker, nats_server};
+use crate::world::{World, pair, talk};
+
+/// An organisation with an enroller, its broker, and a service's view of the names.
+struct Fleet {
+    world: World,
+    _broker: Broker,
+    bus: Bus,
+    names: NameStore,
+}
+
+impl Fleet {
+    async fn new() -> Self {
+        let world = World::new(&["--no-tls", "--port", "1"]);
+        world.ok(&["org", "add", "node", "web1.acme.net"]);
+        world.ok(&["org", "add", "user", "rip"]);
+        world.ok(&["org", "add", "service", "directory"]);
+        let program = nats_server();
+        let broker = Broker::start(&program, &world, true).await;
+        world.ok(&["org", "add", "enroller", "provisioner"]);
+        let service = "creds/services/directory.creds";
+        let bus = broker.connect(&world, service).await.unwrap();
+        let names = NameStore::new(bus.bucket(PROVISION.name));
+        Self {
+            world,
+            _broker: broker,
+            bus,
+            names,
+        }
+    }
+
+    async fn entry(&self, name: &str) -> Option<Entry> {
+        self.names.get(&identity(name)).await.unwrap()
+    }
+
+    /// Writes what the enroller writes.
+    async fn enrol(&self, name: &str) -> PublicKey {
+        let key = KeyPair::generate(KeyKind::User).unwrap().public();
+        let entry = Entry {
+            identity: identity(name),
+            key,
+            credential: Some(KeyPair::generate(KeyKind::User).unwrap().public()),
+            at: now(),
+            released: false,
+            revoked: false,
+            former: Vec::new(),
+        };
+        self.put(&entry).await;
+        key
+    }
+
+    async fn put(&self, entry: &Entry) {
+        let write = |_| (Some(entry.clone()), ());
+        self.names.edit(&entry.identity, write).await.unwrap();
+    }
+
+    fn trust(&self) -> Trust {
+        let read = |file: &str| fs::read_to_string(self.world.org().join(file)).unwrap();
+        let profile: toml::Table = toml::from_str(&read("organisation.toml")).unwrap();
+        let operator = PublicKey::parse(profile["operator"].as_str().unwrap()).unwrap();
+        Trust::new(operator, read("account.jwt").trim()).unwrap()
+    }
+
+    fn refused(&self, args: &[&str], words: &str) {
+        let refused = self.world.rpc(args);
+        let told = talk(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{args:?}: {told}");
+        assert!(told.contains(words), "{args:?}: {told}");
+    }
+}
+
+fn identity(name: &str) -> Identity {
+    Identity::parse(name).unwrap()
+}
+
+fn now() -> u64 {
+    u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap()
+}
+
+#[tokio::test]
+async fn every_name_of_the_fleet_is_in_the_store_before_its_credentials_exist() {
+    let fleet = Fleet::new().await;
+    fleet.world.ok(&["org", "push"]);
+    for name in ["web1.acme.net", "rip", "directory"] {
+        let entry = fleet.entry(name).await.unwrap();
+        assert!(!entry.is_enrolled() && !entry.revoked, "{entry:?}");
+    }
+    assert!(fleet.names.issued_at().await.unwrap().is_some());
+    for kind in ["node", "user", "service"] {
+        let name = format!("{kind}-2");
+        fleet.world.ok(&["org", "add", kind, &name]);
+        assert!(fleet.entry(&name).await.is_some(), "{name}");
+    }
+    // What was lost in the store, a push writes again.
+    let bucket = fleet.bus.bucket(PROVISION.name);
+    bucket.delete("name.web1.acme.net").await.unwrap();
+    assert_eq!(fleet.entry("web1.acme.net").await, None);
+    fleet.world.ok(&["org", "push"]);
+    assert!(fleet.entry("web1.acme.net").await.is_some());
+}
+
+#[tokio::test]
+async fn a_name_that_cannot_be_reserved_is_not_issued() {
+    let fleet = Fleet::new().await;
+    fleet.world.ok(&["org", "push"]);
+    let enrolled = fleet.enrol("web2.acme.net").await;
+    for kind in ["node", "user", "service"] {
+        let add = ["org", "add", kind, "web2.acme.net"];
+        fleet.refused(&add, &enrolled.to_string());
+    }
+    let before = fleet.world.states();
+    fleet.bus.close().await.unwrap();
+    let Fleet {
+        world,
+        _broker: broker,
+        ..
+    } = fleet;
+    drop(broker);
+    let refused = world.rpc(&["org", "add", "node", "web3.acme.net"]);
+    assert!(
+        talk(&refused).contains("nothing was issued"),
+        "{}",
+        talk(&refused)
+    );
+    assert_eq!(world.states(), before);
+}
+
+#[tokio::test]
+async fn an_enrolled_node_is_revoked_by_its_name_and_stays_out_until_its_name_is_released() {
+    let fleet = Fleet::new().await;
+    fleet.world.ok(&["org", "push"]);
+    let (first, second) = (
+        fleet.enrol("web2.acme.net").await,
+        fleet.enrol("web3.acme.net").await,
+    );
+    let release = ["provision", "release", "web2.acme.net"];
+    fleet.refused(&release, "is not revoked");
+
+    let by_name = fleet
+        .world
+        .rpc(&["org", "revoke", "web2.acme.net", "--yes"]);
+    let by_key = fleet
+        .world
+        .rpc(&["org", "revoke", &second.to_string(), "--yes"]);
+    for (revoked, key, name) in [
+        (by_name, first, "web2.acme.net"),
+        (by_key, second, "web3.acme.net"),
+    ] {
+        let told = talk(&revoked);
+        assert_eq!(revoked.status.code(), Some(0), "{told}");
+        assert!(told.contains(&format!("node {name} (key {key})")), "{told}");
+        assert!(!told.contains("neither here"), "{told}");
+        assert!(fleet.trust().has_revocation(&key));
+        let entry = fleet.entry(name).await.unwrap();
+        assert!(entry.revoked && !entry.released, "{entry:?}");
+    }
+    fleet.world.ok(&release);
+    let entry = fleet.entry("web2.acme.net").await.unwrap();
+    assert!(entry.released && entry.revoked, "the key stays revoked");
+
+    // A node of the organisation keeps its name in the same way.
+    fleet.world.ok(&["org", "revoke", "web1.acme.net", "--yes"]);
+    assert!(fleet.entry("web1.acme.net").await.unwrap().revoked);
+    fleet.world.ok(&["org", "add", "node", "web1.acme.net"]);
+    assert!(!fleet.entry("web1.acme.net").await.unwrap().revoked);
+    let states = fleet.world.states();
+    assert!(
+        states.contains(&pair("web1.acme.net", "revoked")),
+        "{states:?}"
+    );
+    assert!(
+        states.contains(&pair("web1.acme.net", "valid")),
+        "{states:?}"
+    );
+}
+
+/// A revocation was signed while the broker was away, and the enroller, which did not know it, signed once more for that key.
+#[tokio::test]
+async fn a_push_marks_revoked_names_and_revokes_a_key_that_was_enrolled_since() {
+    let fleet = Fleet::new().await;
+    fleet.world.ok(&["org", "push"]);
+    let key = fleet.enrol("web2.acme.net").await;
+    fleet
+        .world
+        .ok(&["org", "revoke", &key.to_string(), "--yes"]);
+    let until = |fleet: &Fleet| fleet.trust().claims().nats.revocations[&key.to_string()];
+    let revoked = until(&fleet);
+    let mut entry = fleet.entry("web2.acme.net").await.unwrap();
+    (entry.revoked, entry.at) = (false, (revoked + 5) * 1000);
+    fleet.put(&entry).await;
+    fleet.world.ok(&["org", "push"]);
+    assert!(fleet.entry("web2.acme.net").await.unwrap().revoked);
+    assert!(
+        until(&fleet) >= revoked + 5,
+        "the later token is revoked, too"
+    );
+}

@@ -1,0 +1,71 @@
+//! An organisation that an older version made gets the permissions of this version, at a real nats-server.
+
+use std::fs;
+
+use muster_bus::Bytes;
+use muster_wire::token::claims::{Account, SigningKeyEntry};
+use muster_wire::token::decode::decode;
+use muster_wire::token::encode::{self, Validity};
+use muster_wire::token::{KeyPair, Role, Trust};
+
+use crate::broker::{Broker, nats_server};
+use crate::world::World;
+
+/// The fleet's account token in force.
+fn account(world: &World) -> Trust {
+    let text = fs::read_to_string(world.org().join("account.jwt")).unwrap();
+    let operator = decode::<Account>(text.trim()).unwrap().unverified().iss;
+    Trust::new(operator, text.trim()).unwrap()
+}
+
+/// Signs the fleet's account token as a version that let nobody publish anything.
+fn make_older(world: &World) {
+    let trust = account(world);
+    let mut older = trust.claims().nats.clone();
+    for entry in &mut older.signing_keys {
+        if let SigningKeyEntry::Scoped(scope) = entry {
+            scope.template.publish.allow = vec!["older.subject".to_owned()];
+        }
+    }
+    let seed = fs::read_to_string(world.org().join("keys/operator.nk")).unwrap();
+    let operator = KeyPair::from_seed(seed.trim()).unwrap();
+    let validity = Validity::from(trust.issued_at() + 1);
+    let name = &trust.claims().name;
+    let token = encode::account(name, trust.account(), older, validity, &operator).unwrap();
+    fs::write(world.org().join("account.jwt"), format!("{token}\n")).unwrap();
+}
+
+#[tokio::test]
+async fn a_push_gives_an_older_organisation_the_permissions_of_this_version() {
+    let program = nats_server();
+    let world = World::new(&[]);
+    world.ok(&["org", "add", "user", "rip"]);
+    make_older(&world);
+    let broker = Broker::start(&program, &world, true).await;
+    world.ok(&["org", "push"]);
+    for entry in &account(&world).claims().nats.signing_keys {
+        let SigningKeyEntry::Scoped(scope) = entry else {
+            panic!("a role without a scope");
+        };
+        let role: Role = scope.role.parse().unwrap();
+        assert_eq!(
+            scope.template,
+            role.template(&["muster".parse().unwrap()]),
+            "{role}"
+        );
+    }
+    // The broker applies it: what the older one refused is allowed, and has no subscriber.
+    let rip = broker
+        .connect(&world, "creds/users/rip.creds")
+        .await
+        .unwrap();
+    let answer = rip
+        .request("muster.rpcutil.ping.all", Bytes::new())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(answer.contains("no responders"), "{answer}");
+    let pushed = account(&world);
+    world.ok(&["org", "push"]);
+    assert_eq!(account(&world).token(), pushed.token(), "nothing to change");
+}

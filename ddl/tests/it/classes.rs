@@ -1,0 +1,177 @@
+//! The class of every built-in action, as it was reviewed, and what a document means that says none.
+
+use muster_ddl::ActionClass::{self, Change, Read, RootEquivalent};
+use muster_ddl::{BUILTIN, Ddl};
+use serde_json::json;
+
+/// Who changes a line here changes who needs a second person: `root_equivalent` is whatever can run programs of the caller's choosing as
+/// root, hand the node to another authority, or destroy data.
+const REVIEWED: &[(&str, &str, ActionClass)] = &[
+    ("catalog", "apply", RootEquivalent),
+    ("catalog", "plan", Read),
+    ("catalog", "lint", Read),
+    ("filemgr", "status", Read),
+    ("filemgr", "list", Read),
+    ("filemgr", "read", Read),
+    ("filemgr", "touch", Change),
+    ("filemgr", "mkdir", Change),
+    ("filemgr", "remove", RootEquivalent),
+    ("ledger", "list", Read),
+    ("ledger", "replay", Change),
+    ("ledger", "drop", Change),
+    ("nettest", "connect", Read),
+    ("nettest", "dns", Read),
+    ("nettest", "ping", Read),
+    ("package", "install", RootEquivalent),
+    ("package", "update", Change),
+    ("package", "uninstall", RootEquivalent),
+    ("package", "purge", RootEquivalent),
+    ("package", "status", Read),
+    ("package", "checkupdates", Read),
+    ("package", "refresh", Change),
+    ("permit", "list", Read),
+    ("permit", "release", Change),
+    ("process", "list", Read),
+    ("process", "summary", Read),
+    ("process", "kill", Change),
+    ("provision", "lock", RootEquivalent),
+    ("provision", "unlock", RootEquivalent),
+    ("provision", "is_locked", Read),
+    ("provision", "disable", RootEquivalent),
+    ("provision", "is_disabled", Read),
+    ("provision", "release", RootEquivalent),
+    ("provision", "reprovision", RootEquivalent),
+    ("provision", "set_puppet_host", RootEquivalent),
+    ("provision", "has_cert", Read),
+    ("provision", "request_certificate", RootEquivalent),
+    ("provision", "bootstrap_puppet", RootEquivalent),
+    ("provision", "run_puppet", RootEquivalent),
+    ("provision", "daemonize_puppet", RootEquivalent),
+    ("provisioner", "status", Read),
+    ("provisioner", "retry", Change),
+    ("provisioner", "pause", Change),
+    ("provisioner", "resume", Change),
+    ("provisioner", "retire", RootEquivalent),
+    ("puppet", "status", Read),
+    ("puppet", "runonce", Change),
+    ("puppet", "runs", Read),
+    ("puppet", "enable", Change),
+    ("puppet", "disable", Change),
+    ("puppet", "last_run_summary", Read),
+    ("puppet", "last_run_report", Read),
+    ("puppet", "locks", Read),
+    ("puppetca", "list", Read),
+    ("puppetca", "status", Read),
+    ("puppetca", "sign", RootEquivalent),
+    ("puppetca", "revoke", RootEquivalent),
+    ("puppetca", "clean", RootEquivalent),
+    ("puppetral", "do", RootEquivalent),
+    ("puppetral", "plan", Read),
+    ("puppetral", "find", Read),
+    ("puppetral", "search", Read),
+    ("restart", "request", Change),
+    ("restart", "status", Read),
+    ("rpcutil", "ping", Read),
+    ("rpcutil", "inventory", Read),
+    ("rpcutil", "get_fact", Read),
+    ("rpcutil", "get_facts", Read),
+    ("rpcutil", "daemon_stats", Read),
+    ("rpcutil", "agent_inventory", Read),
+    ("rpcutil", "ddl", Read),
+    ("rpcutil", "collective_info", Read),
+    ("rpcutil", "get_config_item", Read),
+    ("rpcutil", "get_data", Read),
+    ("rpcutil", "running", Read),
+    ("rpcutil", "cancel", Change),
+    ("rpcutil", "cancel_any", Change),
+    ("rpcutil", "diagnose", Read),
+    ("service", "status", Read),
+    ("service", "start", Change),
+    ("service", "stop", Change),
+    ("service", "restart", Change),
+    ("shell", "run", RootEquivalent),
+    ("shell", "start", RootEquivalent),
+    ("shell", "status", Read),
+    ("shell", "tail", Read),
+    ("shell", "list", Read),
+    ("shell", "kill", Change),
+];
+
+#[test]
+fn every_built_in_action_has_the_class_that_was_reviewed() {
+    let mut declared = Vec::new();
+    for (agent, document) in BUILTIN {
+        let raw: serde_json::Value = serde_json::from_str(document).unwrap();
+        let ddl = Ddl::from_slice(document.as_bytes()).unwrap();
+        for (action, raw) in ddl.actions().iter().zip(raw["actions"].as_array().unwrap()) {
+            let written = raw["class"].as_str();
+            assert_eq!(
+                written,
+                Some(action.class().word()),
+                "{agent} {}",
+                action.name()
+            );
+            declared.push((*agent, action.name().to_owned(), action.class()));
+        }
+    }
+    let reviewed: Vec<_> = REVIEWED
+        .iter()
+        .map(|(agent, action, class)| (*agent, (*action).to_owned(), *class))
+        .collect();
+    assert_eq!(declared, reviewed);
+}
+
+fn load(keys: serde_json::Value) -> Result<ActionClass, String> {
+    let mut action = json!({"action": "act"});
+    action
+        .as_object_mut()
+        .unwrap()
+        .extend(keys.as_object().unwrap().clone());
+    let document = json!({"metadata": {"name": "a"}, "actions": [action]}).to_string();
+    let ddl = Ddl::from_slice(document.as_bytes()).map_err(|error| error.to_string())?;
+    let action = ddl.action("act").unwrap();
+    assert_eq!(action.dangerous(), action.class() == RootEquivalent);
+    Ok(action.class())
+}
+
+#[test]
+fn a_document_without_classes_loads_with_the_safe_ones() {
+    for (keys, class) in [
+        (json!({}), RootEquivalent),
+        (json!({"read_only": true}), Read),
+        (json!({"dangerous": true}), RootEquivalent),
+        (
+            json!({"read_only": true, "dangerous": true}),
+            RootEquivalent,
+        ),
+        (json!({"class": "change"}), Change),
+        (
+            json!({"class": "root_equivalent", "read_only": true}),
+            RootEquivalent,
+        ),
+    ] {
+        assert_eq!(load(keys.clone()), Ok(class), "{keys}");
+    }
+}
+
+#[test]
+fn a_class_that_contradicts_the_other_keys_is_refused() {
+    for (keys, told) in [
+        (
+            json!({"class": "read"}),
+            "the class `read` needs `read_only: true`",
+        ),
+        (
+            json!({"class": "change", "read_only": true}),
+            "contradicts `read_only: true`",
+        ),
+        (
+            json!({"class": "change", "dangerous": true}),
+            "contradicts `dangerous: true`",
+        ),
+        (json!({"class": "harmless"}), "not a JSON document"),
+    ] {
+        let refused = load(keys.clone()).unwrap_err();
+        assert!(refused.contains(told), "{keys}: {refused}");
+    }
+}

@@ -1,0 +1,279 @@
+//! A machine that can be read and not changed: what a plan for a remote caller works on.
+//!
+//! Refuses every write, and every program but the engine's own reading tools in the exact form in which the engine calls them. It fails
+//! closed: a command that a resource names (a guard, a `status` command, another `pip`) has no form in the list. Resources of types
+//! that another program provides are not evaluated at all.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use muster_system::{
+    Attributes, Command, Conversation, Lock, Metadata, Output, ProcessId, Signal, Spool, System,
+    SystemError,
+};
+
+use crate::error::EngineError;
+use crate::plan::{Change, Plan, State};
+use crate::resource::Resource;
+use crate::resource_type::{Cx, ResourceType};
+use crate::schema::Schema;
+
+/// How the engine calls the tools that only read: the first words. What follows is data of the tool, never an option of the caller's,
+/// because the engine validates names and writes `--` before them.
+const READ_TOOLS: &[&[&str]] = &[
+    &["getent", "--", "passwd"],
+    &["getent", "--", "group"],
+    &["getent", "--", "shadow"],
+    &["getent", "passwd"],
+    &["getent", "group"],
+    &["ps", "-eo"],
+    &[
+        "systemctl",
+        "show",
+        "--property=LoadState,ActiveState,UnitFileState",
+        "--",
+    ],
+    &["systemctl", "list-unit-files"],
+    &["dpkg-query", "-W", "-f"],
+    &["apt-cache", "policy", "--"],
+    &["rpm", "-qa", "--qf"],
+    &["dnf", "-q", "check-update"],
+    &["yum", "-q", "check-update"],
+    &["zypper", "--quiet", "list-updates"],
+    &["gem", "list", "--local"],
+    &["npm", "list", "--json", "--global", "--depth=0"],
+    &["pip", "--version"],
+    &["pip3", "--version"],
+    &[
+        "pip",
+        "list",
+        "--disable-pip-version-check",
+        "--format=json",
+    ],
+    &[
+        "pip3",
+        "list",
+        "--disable-pip-version-check",
+        "--format=json",
+    ],
+];
+
+/// The variables that the engine itself gives its tools.
+const TOOL_ENVIRONMENT: [&str; 3] = [
+    "DEBIAN_FRONTEND",
+    "APT_LISTCHANGES_FRONTEND",
+    "APT_LISTBUGS_FRONTEND",
+];
+
+/// Where installed init scripts are; each may be asked for its `status`.
+const INIT_SCRIPTS: &str = "/etc/init.d/";
+
+/// A view of a machine that refuses changes and foreign programs with [`SystemError::NotAllowed`].
+pub(crate) struct ReadOnlySystem(Arc<dyn System>);
+
+impl ReadOnlySystem {
+    pub(crate) fn new(system: Arc<dyn System>) -> Self {
+        Self(system)
+    }
+}
+
+impl fmt::Debug for ReadOnlySystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ReadOnlySystem").field(&self.0).finish()
+    }
+}
+
+/// Whether the command is one of the engine's reading tools, looked up in the standard path, with nothing around it.
+fn is_read_tool(command: &Command) -> bool {
+    let plain = command.stdin.is_empty()
+        && command.cwd.is_none()
+        && command.umask.is_none()
+        && command.uid.is_none()
+        && command.gid.is_none();
+    let own_environment = command
+        .env
+        .keys()
+        .all(|name| TOOL_ENVIRONMENT.contains(&name.as_str()));
+    let words: Vec<&str> = command.argv.iter().map(String::as_str).collect();
+    let known = READ_TOOLS.iter().any(|form| words.starts_with(form)) || is_script_status(&words);
+    plain && own_environment && known
+}
+
+/// `/etc/init.d/NAME status`, of a script that is installed there and nowhere else.
+fn is_script_status(words: &[&str]) -> bool {
+    let [script, "status"] = words else {
+        return false;
+    };
+    script
+        .strip_prefix(INIT_SCRIPTS)
+        .is_some_and(|name| !name.is_empty() && !name.starts_with('.') && !name.contains('/'))
+}
+
+fn refused<T>(what: impl Into<String>) -> Result<T, SystemError> {
+    Err(SystemError::NotAllowed { what: what.into() })
+}
+
+impl System for ReadOnlySystem {
+    fn root(&self) -> &Path {
+        self.0.root()
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Option<Metadata>, SystemError> {
+        self.0.metadata(path)
+    }
+
+    fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
+        self.0.read(path, limit)
+    }
+
+    fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
+        self.0.read_link(path)
+    }
+
+    fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
+        self.0.read_dir(path)
+    }
+
+    fn write(&self, path: &Path, _: &[u8], _: &Attributes) -> Result<(), SystemError> {
+        refused(format!("write {}", path.display()))
+    }
+
+    fn create_dir(&self, path: &Path, _: &Attributes) -> Result<(), SystemError> {
+        refused(format!("create {}", path.display()))
+    }
+
+    fn symlink(&self, _: &Path, path: &Path) -> Result<(), SystemError> {
+        refused(format!("link {}", path.display()))
+    }
+
+    fn set_attributes(&self, path: &Path, _: &Attributes) -> Result<(), SystemError> {
+        refused(format!("change {}", path.display()))
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), SystemError> {
+        refused(format!("remove {}", path.display()))
+    }
+
+    fn remove_tree(&self, path: &Path) -> Result<(), SystemError> {
+        refused(format!("remove {}", path.display()))
+    }
+
+    fn rename(&self, from: &Path, _: &Path) -> Result<(), SystemError> {
+        refused(format!("rename {}", from.display()))
+    }
+
+    fn lock(&self, path: &Path, _: Duration) -> Result<Box<dyn Lock>, SystemError> {
+        refused(format!("lock {}", path.display()))
+    }
+
+    fn run(&self, command: &Command) -> Result<Output, SystemError> {
+        if is_read_tool(command) {
+            return self.0.run(command);
+        }
+        refused(format!("run `{}`", command.program()))
+    }
+
+    fn start(&self, command: &Command, _: &Spool) -> Result<ProcessId, SystemError> {
+        refused(format!("run `{}`", command.program()))
+    }
+
+    fn converse(&self, command: &Command) -> Result<Box<dyn Conversation>, SystemError> {
+        refused(format!("run `{}`", command.program()))
+    }
+
+    fn is_running(&self, process: &ProcessId) -> bool {
+        self.0.is_running(process)
+    }
+
+    fn signal(&self, process: &ProcessId, _: Signal, _: bool) -> Result<bool, SystemError> {
+        refused(format!("signal process {}", process.pid))
+    }
+
+    fn now(&self) -> SystemTime {
+        self.0.now()
+    }
+}
+
+/// A type of another program, which a read-only engine does not hand the caller's values to: its attributes are known, its resources are not evaluated.
+#[derive(Debug)]
+pub(crate) struct UnevaluatedType(Arc<dyn ResourceType>);
+
+impl UnevaluatedType {
+    pub(crate) fn new(known: Arc<dyn ResourceType>) -> Self {
+        Self(known)
+    }
+
+    fn refuse<T>(&self, resource: &Resource) -> Result<T, EngineError> {
+        Err(EngineError::NotEvaluated {
+            resource: resource.reference(),
+            problem: format!(
+                "a plan for a remote caller does not ask the program behind the type `{}`",
+                self.0.schema().type_name
+            ),
+        })
+    }
+}
+
+impl ResourceType for UnevaluatedType {
+    fn schema(&self) -> &'static Schema {
+        self.0.schema()
+    }
+
+    fn read(&self, _: &Cx<'_>, resource: &Resource) -> Result<State, EngineError> {
+        self.refuse(resource)
+    }
+
+    fn apply(&self, _: &Cx<'_>, plan: &Plan, _: &Change) -> Result<(), EngineError> {
+        self.refuse(&plan.resource)
+    }
+
+    fn refreshes(&self) -> bool {
+        self.0.refreshes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use muster_system::Command;
+
+    use super::is_read_tool;
+
+    #[test]
+    fn only_the_engines_own_calls_are_read_tools() {
+        for argv in [
+            vec!["getent", "--", "passwd", "rip"],
+            vec!["dpkg-query", "-W", "-f", "x"],
+            vec!["/etc/init.d/cron", "status"],
+        ] {
+            assert!(is_read_tool(&Command::new(argv.clone())), "{argv:?}");
+        }
+        for argv in [
+            vec!["/bin/sh", "-c", "dpkg-query -W -f x"],
+            vec!["/tmp/dpkg-query", "-W", "-f"],
+            vec!["/tmp/pip", "list"],
+            vec!["getent"],
+            vec!["systemctl", "start", "x"],
+            vec!["/etc/init.d/../../tmp/x", "status"],
+            vec!["/etc/init.d/cron", "stop"],
+            vec!["/etc/init.d/", "status"],
+            vec!["gem", "list", "--remote"],
+            vec![],
+        ] {
+            assert!(!is_read_tool(&Command::new(argv.clone())), "{argv:?}");
+        }
+        let tool = || Command::new(["getent", "passwd", "rip"]);
+        let mut elsewhere = tool();
+        elsewhere.env.insert("PATH".to_owned(), "/tmp".to_owned());
+        let mut inside = tool();
+        inside.cwd = Some(PathBuf::from("/tmp"));
+        let mut fed = tool();
+        fed.stdin = b"x".to_vec();
+        for altered in [elsewhere, inside, fed] {
+            assert!(!is_read_tool(&altered), "{altered:?}");
+        }
+    }
+}

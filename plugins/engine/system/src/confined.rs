@@ -1,0 +1,393 @@
+//! Files below a root directory, reached by descriptor: a symbolic link is not followed on any component of a path.
+//!
+//! Each directory on the way is opened below the one before with `O_NOFOLLOW`, and the last name is used through the
+//! descriptor of its directory. A directory that is replaced by a link during a call makes the call fail. Does not decide
+//! which paths are allowed, and does not resolve links: the caller passes a path without links.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::io::Errno;
+
+use crate::real::metadata;
+use crate::{FileKind, Metadata, SystemError};
+
+/// Deepest directory tree that is removed; each level holds one descriptor.
+const MAX_TREE_DEPTH: usize = 128;
+
+/// A root directory below which entries are opened.
+#[derive(Debug)]
+pub struct ConfinedRoot {
+    root: OwnedFd,
+}
+
+/// One name in a directory that is held open. The name may not exist.
+#[derive(Debug)]
+pub struct ConfinedEntry {
+    directory: OwnedFd,
+    /// Absent for the root directory itself.
+    name: Option<OsString>,
+    path: PathBuf,
+    /// Whether every user may search each directory between the root and the entry.
+    searchable: bool,
+}
+
+/// A file or directory that is open for reading.
+#[derive(Debug)]
+pub struct ConfinedFile {
+    file: File,
+    status: EntryStatus,
+    path: PathBuf,
+    searchable: bool,
+}
+
+/// What `fstat` says of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryStatus {
+    /// Kind, mode, owner, size and times.
+    pub metadata: Metadata,
+    /// Number of hard links.
+    pub links: u64,
+    /// Number of the file system's device; with the inode it identifies the file.
+    pub device: u64,
+}
+
+impl EntryStatus {
+    fn of_descriptor(file: &File) -> io::Result<Self> {
+        let found = file.metadata()?;
+        Ok(Self {
+            metadata: metadata(&found),
+            links: found.nlink(),
+            device: found.dev(),
+        })
+    }
+
+    /// Whether both are the same file.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        (self.device, self.metadata.inode) == (other.device, other.metadata.inode)
+    }
+
+    /// Whether the file has more than one name. Directories always have, and are not counted.
+    pub fn is_hard_linked(&self) -> bool {
+        self.metadata.kind != FileKind::Directory && self.links > 1
+    }
+}
+
+impl ConfinedRoot {
+    /// Opens the root directory. Links in its own path are followed.
+    pub fn open(root: &Path) -> Result<Self, SystemError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(root, flags, Mode::empty()).map_err(failure("open", root))?;
+        Ok(Self { root })
+    }
+
+    /// The entry at an absolute path; nothing when a directory on the way does not exist.
+    pub fn entry(&self, path: &Path) -> Result<Option<ConfinedEntry>, SystemError> {
+        let mut names = names(path)?;
+        let name = names.pop();
+        let mut directory = self
+            .root
+            .try_clone()
+            .map_err(|source| failed("open", path, source))?;
+        let mut searchable = true;
+        for step in names {
+            directory = match open_directory(&directory, &step) {
+                Ok(next) => next,
+                Err(Errno::NOENT) => return Ok(None),
+                Err(Errno::NOTDIR) if !is_link(&directory, &step) => return Ok(None),
+                Err(Errno::NOTDIR) => return Err(failure("open", path)(Errno::LOOP)),
+                Err(source) => return Err(failure("open", path)(source)),
+            };
+            let found = rustix::fs::fstat(&directory).map_err(failure("look at", path))?;
+            searchable &= found.st_mode & 0o001 != 0;
+        }
+        Ok(Some(ConfinedEntry {
+            directory,
+            name,
+            path: path.to_owned(),
+            searchable,
+        }))
+    }
+}
+
+impl ConfinedEntry {
+    /// What the entry is, a link as itself; nothing when it does not exist.
+    pub fn status(&self) -> Result<Option<EntryStatus>, SystemError> {
+        match self.open_at(OFlags::PATH) {
+            Ok(file) => EntryStatus::of_descriptor(&file)
+                .map(Some)
+                .map_err(|source| failed("look at", &self.path, source)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(source) => Err(failure("look at", &self.path)(source)),
+        }
+    }
+
+    /// Where a link points.
+    pub fn read_link(&self) -> Result<PathBuf, SystemError> {
+        let target = rustix::fs::readlinkat(&self.directory, self.name(), Vec::new());
+        let target = target.map_err(failure("read the link", &self.path))?;
+        Ok(OsString::from_vec(target.into_bytes()).into())
+    }
+
+    /// Opens a file or directory for reading; never waits for a pipe. A link, device, pipe or socket is refused.
+    pub fn open(&self) -> Result<ConfinedFile, SystemError> {
+        let refused = || {
+            let source = io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is not a regular file or directory",
+            );
+            failed("open", &self.path, source)
+        };
+        let usable = |status: &EntryStatus| {
+            matches!(status.metadata.kind, FileKind::File | FileKind::Directory)
+        };
+        // Opening a device can have effects of its own, so the kind is checked before as well.
+        if self.status()?.is_some_and(|status| !usable(&status)) {
+            return Err(refused());
+        }
+        let file = self
+            .open_at(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
+            .map_err(failure("open", &self.path))?;
+        let status = EntryStatus::of_descriptor(&file)
+            .map_err(|source| failed("look at", &self.path, source))?;
+        if !usable(&status) {
+            return Err(refused());
+        }
+        Ok(ConfinedFile {
+            file,
+            status,
+            path: self.path.clone(),
+            searchable: self.searchable,
+        })
+    }
+
+    /// Creates an empty file with this mode. An entry that exists is an error.
+    pub fn create_file(&self, mode: u32) -> Result<(), SystemError> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let file = self.open_at(flags).map_err(failure("create", &self.path))?;
+        file.set_permissions(Permissions::from_mode(mode))
+            .and_then(|()| file.sync_all())
+            .map_err(|source| failed("create", &self.path, source))
+    }
+
+    /// Creates a directory with this mode. An entry that exists is an error.
+    pub fn create_directory(&self, mode: u32) -> Result<(), SystemError> {
+        rustix::fs::mkdirat(&self.directory, self.name(), Mode::RWXU)
+            .map_err(failure("create directory", &self.path))?;
+        let created = self.open_at(OFlags::RDONLY | OFlags::DIRECTORY);
+        let created = created.map_err(failure("create directory", &self.path))?;
+        created
+            .set_permissions(Permissions::from_mode(mode))
+            .map_err(|source| failed("create directory", &self.path, source))
+    }
+
+    /// Removes a file, a link, or with `directory` an empty directory. An entry that does not exist is an error.
+    pub fn remove(&self, directory: bool) -> Result<(), SystemError> {
+        let flags = if directory {
+            AtFlags::REMOVEDIR
+        } else {
+            AtFlags::empty()
+        };
+        rustix::fs::unlinkat(&self.directory, self.name(), flags)
+            .map_err(failure("remove", &self.path))
+    }
+
+    /// Removes a directory and everything below it, on its own file system only.
+    pub fn remove_tree(&self) -> Result<(), SystemError> {
+        let fail = failure("remove", &self.path);
+        let top = open_listed(&self.directory, self.name()).map_err(&fail)?;
+        let device = rustix::fs::fstat(&top).map_err(&fail)?.st_dev;
+        clear(&top, device, MAX_TREE_DEPTH).map_err(&fail)?;
+        self.remove(true)
+    }
+
+    fn name(&self) -> &OsStr {
+        self.name.as_deref().unwrap_or(OsStr::new("."))
+    }
+
+    fn open_at(&self, flags: OFlags) -> rustix::io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let private = Mode::RUSR | Mode::WUSR;
+        rustix::fs::openat(&self.directory, self.name(), flags, private).map(File::from)
+    }
+}
+
+impl ConfinedFile {
+    /// What the open file is.
+    pub fn status(&self) -> &EntryStatus {
+        &self.status
+    }
+
+    /// Whether every user may read it: by its own mode, and by those of the directories above it.
+    pub fn is_world_readable(&self) -> bool {
+        self.searchable && self.status.metadata.mode & 0o004 != 0
+    }
+
+    /// The whole content; refused when larger than `limit` bytes.
+    pub fn read(&self, limit: u64) -> Result<Vec<u8>, SystemError> {
+        let mut content = Vec::new();
+        (&self.file)
+            .take(limit.saturating_add(1))
+            .read_to_end(&mut content)
+            .map_err(|source| failed("read", &self.path, source))?;
+        let size = self.status.metadata.size.max(content.len() as u64);
+        if size > limit {
+            return Err(SystemError::TooLarge {
+                path: self.path.clone(),
+                size,
+                limit,
+            });
+        }
+        Ok(content)
+    }
+
+    /// Sets the times of access and change to now.
+    pub fn set_times_to_now(&self) -> Result<(), SystemError> {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        };
+        let times = Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        rustix::fs::futimens(&self.file, &times).map_err(failure("set the times of", &self.path))
+    }
+
+    /// The names in the directory, sorted, each with what it is; those that vanish meanwhile are left out.
+    pub fn entries(&self) -> Result<Vec<String>, SystemError> {
+        let fail = failure("list", &self.path);
+        let mut found = Vec::new();
+        for name in listed(&self.file).map_err(fail)? {
+            let name = name.into_string().map_err(|name| {
+                let text = format!("the name `{}` in it is not UTF-8", name.display());
+                failed(
+                    "list",
+                    &self.path,
+                    io::Error::new(io::ErrorKind::InvalidData, text),
+                )
+            })?;
+            found.push(name);
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// What one name in the directory is; nothing when it does not exist.
+    pub fn status_of(&self, name: &str) -> Result<Option<EntryStatus>, SystemError> {
+        let entry = ConfinedEntry {
+            directory: self
+                .file
+                .try_clone()
+                .map_err(|source| failed("look at", &self.path, source))?
+                .into(),
+            name: Some(name.into()),
+            path: self.path.join(name),
+            searchable: self.searchable,
+        };
+        entry.status()
+    }
+}
+
+/// The content of a regular file of at most `limit` bytes that every user may read; nothing for any other.
+pub(crate) fn read_world_readable(
+    root: &Path,
+    path: &Path,
+    limit: u64,
+) -> Result<Option<Vec<u8>>, SystemError> {
+    let Some(entry) = ConfinedRoot::open(root)?.entry(path)? else {
+        return Ok(None);
+    };
+    let is_file = |status: EntryStatus| status.metadata.kind == FileKind::File;
+    if !entry.status()?.is_some_and(is_file) {
+        return Ok(None);
+    }
+    let file = entry.open()?;
+    let metadata = file.status().metadata;
+    if metadata.kind != FileKind::File || metadata.size > limit || !file.is_world_readable() {
+        return Ok(None);
+    }
+    file.read(limit).map(Some)
+}
+
+/// Removes what a directory holds. Stays on one device, so that what is mounted below is not emptied.
+fn clear(directory: &OwnedFd, device: u64, depth: usize) -> rustix::io::Result<()> {
+    let depth = depth.checked_sub(1).ok_or(Errno::NAMETOOLONG)?;
+    for name in listed(directory)? {
+        match rustix::fs::unlinkat(directory, &name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(Errno::ISDIR) => {
+                let inner = open_listed(directory, &name)?;
+                if rustix::fs::fstat(&inner)?.st_dev != device {
+                    return Err(Errno::XDEV);
+                }
+                clear(&inner, device, depth)?;
+                rustix::fs::unlinkat(directory, &name, AtFlags::REMOVEDIR)?;
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(())
+}
+
+/// The names in a directory, without `.` and `..`.
+fn listed(directory: impl AsFd) -> rustix::io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn open_directory(directory: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, name, flags, Mode::empty())
+}
+
+fn open_listed(directory: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, name, flags, Mode::empty())
+}
+
+fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
+    rustix::fs::readlinkat(directory, name, Vec::new()).is_ok()
+}
+
+/// The names of an absolute path; `..` is refused.
+fn names(path: &Path) -> Result<Vec<OsString>, SystemError> {
+    let refused = || SystemError::Path {
+        path: path.to_owned(),
+    };
+    let mut parts = path.components();
+    if parts.next() != Some(Component::RootDir) {
+        return Err(refused());
+    }
+    parts
+        .map(|part| match part {
+            Component::Normal(name) => Ok(name.to_owned()),
+            _ => Err(refused()),
+        })
+        .collect()
+}
+
+fn failure(verb: &'static str, path: &Path) -> impl Fn(Errno) -> SystemError {
+    let path = path.to_owned();
+    move |source| failed(verb, &path, source.into())
+}
+
+fn failed(verb: &'static str, path: &Path, source: io::Error) -> SystemError {
+    SystemError::File {
+        verb,
+        path: path.to_owned(),
+        source,
+    }
+}

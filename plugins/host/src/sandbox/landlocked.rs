@@ -1,0 +1,124 @@
+//! The Landlock rules of a confined program, and which of their parts this kernel enforces.
+
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
+    RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope, path_beneath_rules,
+};
+
+use super::{Confinement, Plan};
+
+/// Newest kernel interface that is used; an older kernel enforces the rights that it has.
+const NEWEST_ABI: ABI = ABI::V9;
+
+/// What programs of any kind need to read: the system's programs, libraries, names and certificates, but not `/etc` as a
+/// whole, where keys are.
+const SYSTEM: [&str; 24] = [
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/usr",
+    "/opt",
+    "/nix/store",
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/dev/zero",
+    "/dev/random",
+    "/dev/urandom",
+    "/etc/alternatives",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/resolv.conf",
+    "/etc/ssl",
+];
+
+/// What every program may write to.
+const SINKS: [&str; 1] = ["/dev/null"];
+
+/// What this kernel's Landlock can enforce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a right of its own")]
+pub struct KernelSupport {
+    /// Files (Linux 5.13).
+    pub files: bool,
+    /// TCP ports (6.7).
+    pub tcp: bool,
+    /// Requests to devices (6.10).
+    pub devices: bool,
+    /// Signals and abstract Unix sockets (6.12).
+    pub scopes: bool,
+}
+
+impl KernelSupport {
+    /// Asks the running kernel.
+    pub fn probe() -> Self {
+        let strict = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+        let made =
+            |ruleset: Result<Ruleset, RulesetError>| ruleset.and_then(Ruleset::create).is_ok();
+        Self {
+            files: made(strict().handle_access(AccessFs::from_all(ABI::V1))),
+            tcp: made(strict().handle_access(AccessNet::from_all(ABI::V4))),
+            devices: made(strict().handle_access(AccessFs::IoctlDev)),
+            scopes: made(strict().scope(Scope::from_all(ABI::V6))),
+        }
+    }
+
+    /// The parts that are not enforced, although the kernel confines programs to files.
+    pub fn missing(self) -> Vec<&'static str> {
+        [
+            (self.tcp, "TCP ports"),
+            (self.devices, "requests to devices"),
+            (self.scopes, "signals"),
+        ]
+        .into_iter()
+        .filter_map(|(enforced, what)| (!enforced).then_some(what))
+        .collect()
+    }
+}
+
+/// The rules of a plan. They come into force with `restrict_self`.
+pub(super) fn rules(
+    plan: &Plan,
+    confinement: &Confinement,
+) -> Result<RulesetCreated, RulesetError> {
+    let (all, read) = (
+        AccessFs::from_all(NEWEST_ABI),
+        AccessFs::from_read(NEWEST_ABI),
+    );
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(all)?
+        .scope(Scope::from_all(NEWEST_ABI))?;
+    let ruleset = if confinement.network {
+        ruleset
+    } else {
+        ruleset.handle_access(AccessNet::from_all(NEWEST_ABI))?
+    };
+    let own = plan.program.parent().unwrap_or(Path::new("/"));
+    let readable = SYSTEM
+        .iter()
+        .map(Path::new)
+        .chain(std::iter::once(own))
+        .chain(confinement.read.iter().map(PathBuf::as_path));
+    let writable = SINKS
+        .iter()
+        .map(Path::new)
+        .chain(std::iter::once(plan.directory.as_path()))
+        .chain(confinement.write.iter().map(PathBuf::as_path));
+    // The right to connect to Unix sockets is enforced from Linux 7.1 on; where it is granted, it is granted everywhere.
+    let sockets = confinement.unix_sockets.then_some(Path::new("/"));
+    ruleset
+        .create()?
+        .add_rules(path_beneath_rules(readable, read))?
+        .add_rules(path_beneath_rules(writable, all))?
+        .add_rules(path_beneath_rules(sockets, AccessFs::ResolveUnix))
+}

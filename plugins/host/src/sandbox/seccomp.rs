@@ -1,0 +1,235 @@
+//! The filter of system calls of a confined program: what Landlock does not cover.
+//!
+//! A list of refused calls, because programs of any language must run. It is closed upwards: calls that are newer than this
+//! list do not exist for the program, and neither does the x32 interface, whose numbers are higher.
+
+use std::collections::BTreeMap;
+
+use nix::libc;
+use seccompiler::{
+    BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, apply_filter, sock_filter,
+};
+
+use super::Confinement;
+
+/// `mseal`, the newest call that was judged for the list. The numbers are the same on every architecture from 424 on.
+const NEWEST_SYSCALL: u32 = 462;
+/// The bits of `socket`'s second argument that hold the type.
+const SOCKET_TYPE_BITS: u64 = 0xf;
+
+/// The old type of packet sockets, which `libc` has deprecated.
+const SOCK_PACKET: libc::c_int = 10;
+
+/// Calls that are refused with `EPERM`.
+const REFUSED: [libc::c_long; 58] = [
+    // Clock, names and state of the machine.
+    libc::SYS_acct,
+    libc::SYS_adjtimex,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_finit_module,
+    libc::SYS_init_module,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_reboot,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    // Mounts and namespaces.
+    libc::SYS_chroot,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_pivot_root,
+    libc::SYS_setns,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    // Other processes.
+    libc::SYS_kcmp,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_process_madvise,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    // Interfaces of the kernel with a history of flaws, or that pass by this filter.
+    libc::SYS_add_key,
+    libc::SYS_bpf,
+    libc::SYS_fanotify_init,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_io_uring_setup,
+    libc::SYS_keyctl,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_mbind,
+    libc::SYS_nfsservctl,
+    libc::SYS_perf_event_open,
+    libc::SYS_personality,
+    libc::SYS_request_key,
+    libc::SYS_set_mempolicy,
+    libc::SYS_set_mempolicy_home_node,
+    libc::SYS_userfaultfd,
+    libc::SYS_memfd_secret,
+];
+
+/// Namespaces that `clone` could make.
+const NAMESPACES: [libc::c_int; 7] = [
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWUTS,
+];
+
+/// Applies both filters to this process and everything that it starts. The process has renounced new privileges before.
+pub(super) fn apply(confinement: &Confinement) -> Result<(), Error> {
+    apply_filter(&unknown_calls())?;
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED
+        .iter()
+        .map(|call| (number(*call), Vec::new()))
+        .collect();
+    for (call, refused) in [
+        (libc::SYS_socket, socket_rules(confinement)?),
+        (libc::SYS_clone, namespace_rules()?),
+        (libc::SYS_ioctl, terminal_rules()?),
+    ] {
+        rules.insert(number(call), refused);
+    }
+    if !confinement.unix_sockets {
+        rules.insert(number(libc::SYS_socketpair), pair_rules()?);
+    }
+    let filter = SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::EPERM.unsigned_abs()),
+        std::env::consts::ARCH.try_into()?,
+    )?;
+    let program: BpfProgram = filter.try_into()?;
+    apply_filter(&program)
+}
+
+/// `c_long` has 32 bits on some architectures.
+#[expect(
+    clippy::useless_conversion,
+    reason = "the type differs between architectures"
+)]
+fn number(call: libc::c_long) -> i64 {
+    i64::from(call)
+}
+
+/// Makes calls beyond the list, and `clone3`, whose flags a filter cannot see, not exist. C libraries then use `clone`.
+fn unknown_calls() -> BpfProgram {
+    let (load, greater, equal, answer) = (
+        libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
+        libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
+        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+        libc::BPF_RET | libc::BPF_K,
+    );
+    let absent = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+    let clone3 = u32::try_from(libc::SYS_clone3).unwrap_or(0);
+    [
+        (load, 0, 0, 0),
+        (greater, 2, 0, NEWEST_SYSCALL),
+        (equal, 1, 0, clone3),
+        (answer, 0, 0, libc::SECCOMP_RET_ALLOW),
+        (answer, 0, 0, absent),
+    ]
+    .into_iter()
+    .map(|(code, jt, jf, k)| sock_filter {
+        code: u16::try_from(code).unwrap_or(0),
+        jt,
+        jf,
+        k,
+    })
+    .collect()
+}
+
+/// Which sockets are refused: every family that is not granted, and those that see packets of others.
+fn socket_rules(confinement: &Confinement) -> Result<Vec<SeccompRule>, Error> {
+    let mut families = Vec::new();
+    if confinement.unix_sockets {
+        families.push(libc::AF_UNIX);
+    }
+    if confinement.network {
+        families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
+    }
+    if families.is_empty() {
+        return Ok(Vec::new());
+    }
+    let other = families
+        .iter()
+        .map(|family| argument(0, SeccompCmpOp::Ne, *family))
+        .collect::<Result<_, _>>()?;
+    let kind = |kind| argument(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE_BITS), kind);
+    let netlink = |operator| argument(0, operator, libc::AF_NETLINK);
+    Ok(vec![
+        SeccompRule::new(other)?,
+        SeccompRule::new(vec![netlink(SeccompCmpOp::Ne)?, kind(libc::SOCK_RAW)?])?,
+        SeccompRule::new(vec![kind(SOCK_PACKET)?])?,
+        // Resolvers list the machine's addresses by it.
+        SeccompRule::new(vec![
+            netlink(SeccompCmpOp::Eq)?,
+            argument(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?,
+        ])?,
+    ])
+}
+
+/// A pair of datagram sockets can be connected again, to a socket of somebody else; pairs of streams cannot.
+fn pair_rules() -> Result<Vec<SeccompRule>, Error> {
+    [libc::SOCK_DGRAM, libc::SOCK_RAW]
+        .into_iter()
+        .map(|kind| {
+            let kind = argument(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE_BITS), kind)?;
+            Ok(SeccompRule::new(vec![kind])?)
+        })
+        .collect()
+}
+
+fn namespace_rules() -> Result<Vec<SeccompRule>, Error> {
+    NAMESPACES
+        .into_iter()
+        .map(|flag| {
+            let bit = u64::from(flag.unsigned_abs());
+            let flag = argument(0, SeccompCmpOp::MaskedEq(bit), flag)?;
+            Ok(SeccompRule::new(vec![flag])?)
+        })
+        .collect()
+}
+
+/// Input that is typed into the terminal of another process.
+fn terminal_rules() -> Result<Vec<SeccompRule>, Error> {
+    let request =
+        SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::TIOCSTI)?;
+    Ok(vec![SeccompRule::new(vec![request])?])
+}
+
+fn argument(
+    index: u8,
+    operator: SeccompCmpOp,
+    value: libc::c_int,
+) -> Result<SeccompCondition, Error> {
+    let value = u64::from(value.unsigned_abs());
+    Ok(SeccompCondition::new(
+        index,
+        SeccompCmpArgLen::Dword,
+        operator,
+        value,
+    )?)
+}

@@ -1,0 +1,254 @@
+//! Policies of real nodes and daemons when something that they decide by is missing, or is not the operator's: they deny.
+
+use std::time::Duration;
+
+use muster_client::{Aim, Call};
+use muster_tests::command::{Command, told};
+use muster_tests::organisation::Organisation;
+use muster_tests::rpcd::{Home, Rpcd};
+use muster_tests::{await_answer, await_state};
+use muster_wire::identity::Identity;
+use muster_wire::reply::Reply;
+use muster_wire::status::{Reason, Status};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+use crate::ask::{Caller, World};
+
+const NODE: &str = "node1.example.net";
+const WAIT: Duration = Duration::from_secs(30);
+
+/// What a daemon with these files answers to a harmless question; asked until it is there.
+async fn asked(caller: &Caller, node: &Rpcd) -> Reply {
+    await_answer("the daemon answers", WAIT, async || {
+        let nodes = [Identity::parse(NODE).unwrap()].into();
+        let mut call = Call::new("rpcutil", "get_fact", Aim::Nodes(nodes)).unwrap();
+        call.data.insert("fact".to_owned(), json!("identity"));
+        let (mut answers, _) = caller.call(call).await;
+        let first = answers.pop_first().map(|(_, answer)| answer.reply);
+        first.ok_or_else(|| node.log())
+    })
+    .await
+}
+
+fn rule(reply: &Reply) -> Option<&str> {
+    match &reply.reason {
+        Some(Reason::Denied { rule }) => Some(rule),
+        other => {
+            assert_eq!(
+                (reply.statuscode, other),
+                (Status::Ok, &None),
+                "{}",
+                reply.statusmsg
+            );
+            None
+        }
+    }
+}
+
+async fn restart(home: &Home, mut node: Rpcd) -> Rpcd {
+    kill(Pid::from_raw(node.pid()), Signal::SIGTERM).unwrap();
+    await_state("it has stopped", || !node.runs()).await;
+    home.clone().start()
+}
+
+fn reload(node: &Rpcd) {
+    kill(Pid::from_raw(node.pid()), Signal::SIGHUP).unwrap();
+}
+
+/// A daemon's files, and a caller.
+async fn daemon() -> (Home, Caller, muster_tests::nats_server::NatsServer) {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let home = Home::new(&organisation, &organisation.node(NODE), &server.url(), "");
+    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    (home, caller, server)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_by_a_fact_holds_when_the_facts_file_is_broken_after_a_restart() {
+    let (home, caller, _server) = daemon().await;
+    let policy = "policy default allow\ndeny\t*\tget_fact\tenvironment=production\n\
+                  deny\t*\tget_facts\t*\trole::db\n";
+    home.write("policies/rpcutil.policy", policy, 0o644);
+    home.write(
+        "facts.d/site.json",
+        r#"{"environment": "production"}"#,
+        0o644,
+    );
+    let node = home.clone().start();
+    assert_eq!(rule(&asked(&caller, &node).await), Some("rpcutil.policy:2"));
+
+    // While it runs, the last good facts are kept; after a restart there are none, and that is not `false`.
+    home.write("facts.d/site.json", r#"{"environment": "#, 0o644);
+    reload(&node);
+    await_state("it has reloaded", || {
+        node.log().contains("reloaded policies")
+    })
+    .await;
+    assert_eq!(rule(&asked(&caller, &node).await), Some("rpcutil.policy:2"));
+    let node = restart(&home, node).await;
+    assert_eq!(
+        rule(&asked(&caller, &node).await),
+        Some("rpcutil.policy:2 (unknown: environment==production)")
+    );
+
+    home.write("facts.d/site.json", r#"{"environment": "test"}"#, 0o644);
+    reload(&node);
+    await_answer("it may be asked", WAIT, async || {
+        match rule(&asked(&caller, &node).await) {
+            None => Ok(()),
+            Some(rule) => Err(rule.to_owned()),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_that_others_could_change_are_refused_at_the_start_and_at_a_reload() {
+    let (home, caller, _server) = daemon().await;
+    home.write("policies/rpcutil.policy", "policy default allow\n", 0o666);
+    let node = home.clone().start();
+    let advice = format!(
+        "run `chmod go-w {}`",
+        home.path("policies/rpcutil.policy").display()
+    );
+    assert_eq!(
+        rule(&asked(&caller, &node).await),
+        Some("rpcutil.policy: unusable")
+    );
+    assert!(node.log().contains(&advice), "{}", node.log());
+
+    let settled = async |expected: Option<&str>| {
+        reload(&node);
+        await_answer("the reload counts", WAIT, async || {
+            let reply = asked(&caller, &node).await;
+            if rule(&reply) == expected {
+                Ok(())
+            } else {
+                Err(reply.statusmsg)
+            }
+        })
+        .await;
+    };
+    home.write("policies/rpcutil.policy", "policy default allow\n", 0o644);
+    settled(None).await;
+    let mode = |mode| {
+        use std::os::unix::fs::PermissionsExt as _;
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(home.path("policies"), permissions).unwrap();
+    };
+    mode(0o777);
+    settled(Some("policies: unusable")).await;
+    mode(0o755);
+    settled(None).await;
+}
+
+#[tokio::test]
+async fn a_service_does_not_pass_what_is_written_for_the_caller_of_its_name() {
+    let policy = "allow\trip\tget_fact\t*\nallow\tservice=prov\tget_facts\t*\n";
+    let world = World::new(|blueprint| {
+        blueprint.policies = vec![("rpcutil.policy".to_owned(), policy.to_owned())];
+    })
+    .await;
+    let connect = async |signer| Caller::connect(&world.organisation, &world.server, signer).await;
+    let service = connect(world.organisation.service("rip")).await;
+    let prov = connect(world.organisation.service("prov")).await;
+    let person = connect(world.organisation.caller("prov")).await;
+    let data = || json!({"fact": "identity"});
+    let denied = "rpcutil.policy (no line matches)";
+    for (caller, action, data, expected) in [
+        (&world.caller, "get_fact", data(), None),
+        (&service, "get_fact", data(), Some(denied)),
+        (&prov, "get_facts", json!({"facts": "identity"}), None),
+        (
+            &person,
+            "get_facts",
+            json!({"facts": "identity"}),
+            Some(denied),
+        ),
+    ] {
+        let reply = caller.ask(NODE, "rpcutil", action, data).await.reply;
+        assert_eq!(rule(&reply), expected, "{action}");
+    }
+    let refused = world.node.audit();
+    let of_service = refused
+        .iter()
+        .find(|record| record["verdict"] == "denied")
+        .unwrap();
+    assert_eq!(
+        (&of_service["caller"], &of_service["caller_role"]),
+        (&json!("rip"), &json!("service"))
+    );
+}
+
+#[tokio::test]
+async fn contents_of_files_are_digests_in_audit_records_and_kept_jobs() {
+    const CONTENT: &str = "password=hushhush";
+    let world = World::new(|blueprint| {
+        blueprint.policies = vec![(
+            "puppetral.policy".to_owned(),
+            "policy default allow\n".to_owned(),
+        )];
+    })
+    .await;
+    let rpc = Command::new(
+        &world.server,
+        &world.organisation,
+        &world.organisation.caller("rip"),
+        "",
+    );
+    let content = format!("content={CONTENT}");
+    let words = [
+        "puppetral",
+        "do",
+        "type=file",
+        "name=/tmp/note",
+        &content,
+        "-I",
+        NODE,
+    ];
+    let output = rpc.run(&words).await;
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let written = std::fs::read_to_string(world.node.root().join("tmp/note")).unwrap();
+    assert_eq!(written, CONTENT);
+
+    let audit = world.node.audit();
+    let of_change: Vec<_> = audit
+        .iter()
+        .filter(|record| record["action"] == "do")
+        .collect();
+    assert_eq!(of_change.len(), 2, "{audit:?}");
+    for record in of_change {
+        assert_eq!(
+            record["data"]["content"]["bytes"],
+            CONTENT.len(),
+            "{record}"
+        );
+        assert_eq!(record["data"]["name"], "/tmp/note");
+    }
+    assert!(!format!("{audit:?}").contains(CONTENT));
+
+    // The job knows that it kept a digest, and does not send that in the content's place.
+    let retry = rpc.run(&["do", "--retry-failed", "last"]).await;
+    let jobs = rpc.run(&["job", "show", "last", "-j"]).await;
+    let shown = told(&jobs) + &told(&retry);
+    assert!(!shown.contains(CONTENT), "{shown}");
+    let mut kept = 0;
+    let mut directories = vec![rpc.home()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            let text = std::fs::read(&path).unwrap();
+            let text = String::from_utf8_lossy(&text);
+            assert!(!text.contains(CONTENT), "{}", path.display());
+            kept += usize::from(text.contains("\"digested\":[\"content\"]"));
+        }
+    }
+    assert_eq!(kept, 1, "no job was kept");
+}

@@ -1,0 +1,111 @@
+//! Nodes and callers read the newest account token when they connect: revocations reach those that were away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use muster_agent::clock::Clock;
+use muster_api::{Finding, Node as _};
+use muster_client::{Client, Window};
+use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::organisation::connect;
+use muster_tests::{await_state, now};
+use muster_wire::request::Request;
+use muster_wire::status::{Reason, Status};
+
+use crate::ask::{Caller, World};
+
+#[tokio::test]
+async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
+    let World {
+        mut organisation,
+        server,
+        node,
+        caller,
+    } = World::storing(|_| {}).await;
+    assert_eq!(caller.send(&caller.request()).await.statuscode, Status::Ok);
+    let signer = node.core.signer().clone();
+    let directory = node.stopped().await;
+    // The broker itself is not told, so that only the node can refuse.
+    let before = organisation.account_token();
+    let token = organisation.revoke(&caller.signer);
+    organisation.publish_account(&server, &token).await;
+    let back = Blueprint {
+        account: Some(before.clone()),
+        ..Blueprint::new(signer)
+    };
+    let node = TestNode::start_in(directory, &organisation, &server, back).await;
+    assert_eq!(node.core.trust().token(), token);
+    let request = caller.request();
+    let sealed = caller.seal(&request);
+    assert_eq!(
+        caller.answers_to(&Caller::subject(&request), sealed).await,
+        0
+    );
+    let audited = node.audit();
+    assert!(
+        audited.iter().any(|record| record["reason"] == "revoked"),
+        "{audited:#?}"
+    );
+
+    // A recorded older token undoes nothing.
+    organisation.publish_account(&server, &before).await;
+    let later = organisation.revoke(&organisation.caller("anna"));
+    organisation.publish_account(&server, &later).await;
+    await_state("the node takes over the newest token", || {
+        node.core.trust().token() == later
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_caller_knows_a_revocation_before_it_asks() {
+    let World {
+        mut organisation,
+        server,
+        ..
+    } = World::storing(|_| {}).await;
+    let trust = organisation.trust();
+    let token = organisation.revoke(&organisation.node("gone.example.net"));
+    organisation.publish_account(&server, &token).await;
+    let signer = organisation.caller("anna");
+    let bus = connect(&server, &signer).await;
+    let collective = organisation.collective().clone();
+    let client = Client::new(bus, signer, trust, collective, Window::default());
+    assert!(client.refresh_trust().await.unwrap());
+    assert_eq!(client.trust().token(), token);
+    assert!(!client.refresh_trust().await.unwrap());
+}
+
+/// Without a bucket nothing can be confirmed: a node serves by default, and refuses when it is configured to.
+#[tokio::test]
+async fn a_node_that_cannot_learn_the_newest_token_refuses_after_the_configured_time() {
+    const AHEAD: u64 = 2 * 60 * 60 * 1000;
+    let ahead = Arc::new(AtomicU64::new(0));
+    let World { node, caller, .. } = &World::new(|blueprint| {
+        let ahead = Arc::clone(&ahead);
+        blueprint.clock = Clock::new(move || now() + ahead.load(Ordering::Acquire));
+    })
+    .await;
+    ahead.store(AHEAD, Ordering::Release);
+    let request = || Request {
+        issued_at: now() + AHEAD,
+        ..caller.request()
+    };
+    assert_eq!(caller.send(&request()).await.statuscode, Status::Ok);
+    let findings = node.core.findings();
+    let is_reported =
+        |finding: &Finding| finding.check == "trust" && finding.message.contains("rpc org push");
+    assert!(findings.iter().any(is_reported), "{findings:?}");
+    let freshness = node.core.trust_freshness();
+    freshness.set_max_age(Some(Duration::from_hours(1)));
+    let reply = caller.send(&request()).await;
+    assert!(
+        matches!(reply.reason, Some(Reason::Expired { .. })),
+        "{reply:?}"
+    );
+    assert!(
+        reply.statusmsg.contains("trust.max_age_seconds"),
+        "{reply:?}"
+    );
+}

@@ -1,0 +1,84 @@
+//! Makes a bucket, or repairs one that was made by an earlier version.
+
+use std::time::Duration;
+
+use async_nats::jetstream;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Republish, StorageType};
+use muster_wire::stores::Store;
+use muster_wire::subject;
+
+use super::{Bucket, StoreError};
+use crate::connection::Bus;
+
+/// How long the broker remembers message ids. We send none; a short time bounds the memory that a client's ids can take.
+const DUPLICATE_WINDOW: Duration = Duration::from_secs(1);
+
+impl Bus {
+    /// Makes the bucket if it is missing, and gives one that exists the limits and the rules of this version. The number of copies of an
+    /// existing bucket stays. Needs the rights of an administrator.
+    pub async fn declare(&self, store: &Store, replicas: usize) -> Result<Bucket, StoreError> {
+        let bucket = self.bucket(store.name);
+        let jetstream = jetstream::new(self.client().clone());
+        let wanted = config(store, replicas);
+        let Ok(stream) = jetstream.get_stream(&wanted.name).await else {
+            let created = jetstream.create_stream(wanted).await;
+            created.map_err(|error| bucket.failed("make it", &error))?;
+            return Ok(bucket);
+        };
+        let current = &stream.cached_info().config;
+        let repaired = repaired(current, wanted);
+        if repaired != *current {
+            let updated = jetstream.update_stream(&repaired).await;
+            updated.map_err(|error| bucket.failed("repair it", &error))?;
+        }
+        Ok(bucket)
+    }
+}
+
+/// The last value of each key, and no header that lets a writer touch anything but its own key.
+fn config(store: &Store, replicas: usize) -> Config {
+    Config {
+        name: format!("KV_{}", store.name),
+        description: Some(store.description.to_owned()),
+        subjects: vec![subject::bucket_key(store.name, ">")],
+        max_messages_per_subject: 1,
+        max_message_size: i32::try_from(store.max_value_bytes).unwrap_or(i32::MAX),
+        max_bytes: i64::try_from(store.max_bytes).unwrap_or(i64::MAX),
+        max_age: store.max_age.unwrap_or_default(),
+        discard: DiscardPolicy::New,
+        storage: StorageType::File,
+        num_replicas: replicas,
+        duplicate_window: DUPLICATE_WINDOW,
+        // A rollup by a writer of one key would remove every key.
+        allow_rollup: false,
+        deny_delete: true,
+        deny_purge: true,
+        allow_direct: true,
+        republish: Some(Republish {
+            source: subject::bucket_key(store.name, ">"),
+            destination: subject::bucket_changes(store.name, ">"),
+            headers_only: false,
+        }),
+        ..Config::default()
+    }
+}
+
+/// The configuration of an existing stream with every rule of ours in place.
+fn repaired(current: &Config, wanted: Config) -> Config {
+    Config {
+        description: wanted.description,
+        subjects: wanted.subjects,
+        max_messages_per_subject: wanted.max_messages_per_subject,
+        max_message_size: wanted.max_message_size,
+        max_bytes: wanted.max_bytes,
+        max_age: wanted.max_age,
+        discard: wanted.discard,
+        duplicate_window: wanted.duplicate_window,
+        allow_rollup: wanted.allow_rollup,
+        deny_delete: wanted.deny_delete,
+        deny_purge: wanted.deny_purge,
+        allow_direct: wanted.allow_direct,
+        republish: wanted.republish,
+        ..current.clone()
+    }
+}

@@ -1,0 +1,119 @@
+//! What the broker says of a stored message: key, revision, time.
+//!
+//! The broker appends these headers to the ones that the writer sent. A writer may send headers of the same names, so a message that has one
+//! of them twice is a forgery and says nothing.
+
+use async_nats::{HeaderMap, Message};
+use bytes::Bytes;
+
+use super::OPERATION;
+
+/// One state of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// The value; `None` when the key was removed.
+    pub value: Option<Bytes>,
+    /// The change's place in the order of all changes of the bucket.
+    pub revision: u64,
+    /// When the broker took it, by the broker's clock, in milliseconds since the epoch.
+    pub created: u64,
+}
+
+/// Reads a stored message of this bucket; `None` for everything else, and for forgeries.
+pub(super) fn read(bucket: &str, message: &Message) -> Option<Entry> {
+    let headers = message.headers.as_ref()?;
+    let stream = single(headers, "Nats-Stream")?;
+    let key = single(headers, "Nats-Subject")?
+        .strip_prefix("$KV.")?
+        .strip_prefix(bucket)?
+        .strip_prefix('.')?;
+    let revision = single(headers, "Nats-Sequence")?.parse().ok()?;
+    let time: jiff::Timestamp = single(headers, "Nats-Time-Stamp")?.parse().ok()?;
+    (stream.strip_prefix("KV_") == Some(bucket)).then(|| Entry {
+        key: key.to_owned(),
+        value: (headers.get(OPERATION).is_none()).then(|| message.payload.clone()),
+        revision,
+        created: u64::try_from(time.as_millisecond()).unwrap_or_default(),
+    })
+}
+
+/// Whether a message is the broker's own word about a read, and not a stored message: those always have a sequence.
+pub(super) fn is_control(message: &Message) -> bool {
+    let sequence = message
+        .headers
+        .as_ref()
+        .and_then(|headers| headers.get("Nats-Sequence"));
+    sequence.is_none()
+}
+
+/// A header that is there exactly once.
+fn single<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
+    let mut all = headers.get_all(name);
+    let value = all.next()?;
+    all.next().is_none().then(|| value.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STORED: [(&str, &str); 4] = [
+        ("Nats-Stream", "KV_PERMITS"),
+        ("Nats-Subject", "$KV.PERMITS.claim.1.web1"),
+        ("Nats-Sequence", "7"),
+        ("Nats-Time-Stamp", "2026-11-23T09:46:40.662511036Z"),
+    ];
+
+    fn message(headers: &[(&'static str, &str)]) -> Message {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, *value);
+        }
+        Message {
+            subject: "_INBOX.x".into(),
+            reply: None,
+            payload: Bytes::from_static(b"v"),
+            headers: Some(map),
+            status: None,
+            description: None,
+            length: 1,
+        }
+    }
+
+    #[test]
+    fn a_stored_message_is_read() {
+        let entry = read("PERMITS", &message(&STORED)).unwrap();
+        assert_eq!((entry.key.as_str(), entry.revision), ("claim.1.web1", 7));
+        assert_eq!(entry.created, 1_795_427_200_662);
+        assert_eq!(entry.value.as_deref(), Some(&b"v"[..]));
+    }
+
+    #[test]
+    fn a_header_that_the_writer_sent_too_makes_it_a_forgery() {
+        for (name, _) in STORED {
+            let mut headers = vec![(name, "1")];
+            headers.extend(STORED);
+            assert_eq!(read("PERMITS", &message(&headers)), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_missing_header_a_foreign_stream_and_a_foreign_subject_say_nothing() {
+        for left_out in 0..STORED.len() {
+            let mut headers = STORED.to_vec();
+            headers.remove(left_out);
+            assert_eq!(read("PERMITS", &message(&headers)), None, "{left_out}");
+        }
+        assert_eq!(read("PROVISION", &message(&STORED)), None);
+        assert_eq!(read("PERMIT", &message(&STORED)), None);
+    }
+
+    #[test]
+    fn a_removal_has_no_value() {
+        let mut headers = STORED.to_vec();
+        headers.push((OPERATION, "DEL"));
+        assert_eq!(read("PERMITS", &message(&headers)).unwrap().value, None);
+    }
+}

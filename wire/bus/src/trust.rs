@@ -1,0 +1,101 @@
+//! Reads the newest account token from the fleet's bucket of trust, and verifies it. Whether to go on without one is the caller's decision.
+
+use std::time::Duration;
+
+use muster_wire::stores::{TRUST, TRUST_ACCOUNT, TRUST_HEAD};
+use muster_wire::token::head::{AccountHead, AccountHeadError};
+use muster_wire::token::{Seconds, TokenError, Trust};
+
+use crate::connection::Bus;
+use crate::store::StoreError;
+
+/// How long one look for a newer account token may take.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why it is not known whether an account token is the newest.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustLookupError {
+    /// The bucket cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The bucket has no token: `rpc org push` of this version was not run.
+    #[error("the bucket {} holds no account token; run `rpc org push` once", TRUST.name)]
+    Empty,
+    /// The head is damaged.
+    #[error(transparent)]
+    Head(#[from] AccountHeadError),
+    /// The token that the head leads to is not believed.
+    #[error("the account token in the bucket {} is not believed", TRUST.name)]
+    Token(#[source] TokenError),
+    /// The bucket is behind.
+    #[error(
+        "the account token in the bucket {} is of {found}, older than the known one of {known}; run `rpc org push`",
+        TRUST.name
+    )]
+    Behind {
+        /// When the known one was issued.
+        known: Seconds,
+        /// When that in the bucket was issued.
+        found: Seconds,
+    },
+    /// The bucket names another token of the same second.
+    #[error("the bucket {} names another account token with the serial number {serial}", TRUST.name)]
+    Differs {
+        /// When both were issued.
+        serial: Seconds,
+    },
+    /// No answer in time.
+    #[error("the bucket {} was not read within {} s", TRUST.name, LOOKUP_TIMEOUT.as_secs())]
+    Slow,
+}
+
+impl Bus {
+    /// Reads the head of the account's tokens once.
+    pub async fn account_head(&self) -> Result<AccountHead, TrustLookupError> {
+        let lookup = async {
+            let entry = self.bucket(TRUST.name).get_once(TRUST_HEAD).await?;
+            let value = entry.and_then(|entry| entry.value);
+            Ok(AccountHead::parse(&value.ok_or(TrustLookupError::Empty)?)?)
+        };
+        let found = tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await;
+        found.map_err(|_| TrustLookupError::Slow)?
+    }
+
+    /// The account token that the head names, verified, if it is newer than the known one; `None` says that the known one is the newest.
+    pub async fn newer_account(
+        &self,
+        known: &Trust,
+        head: &AccountHead,
+    ) -> Result<Option<Trust>, TrustLookupError> {
+        let serial = known.issued_at();
+        if head.serial < serial {
+            return Err(TrustLookupError::Behind {
+                known: serial,
+                found: head.serial,
+            });
+        }
+        if head.serial == serial {
+            let same = *head == AccountHead::of_trust(known);
+            return if same {
+                Ok(None)
+            } else {
+                Err(TrustLookupError::Differs { serial })
+            };
+        }
+        let bucket = self.bucket(TRUST.name);
+        let entry = tokio::time::timeout(LOOKUP_TIMEOUT, bucket.get_once(TRUST_ACCOUNT)).await;
+        let entry = entry.map_err(|_| TrustLookupError::Slow)??;
+        let value = entry.and_then(|entry| entry.value);
+        let value = value.ok_or(TrustLookupError::Empty)?;
+        let text = String::from_utf8_lossy(&value);
+        let newer = known.update(&text).map_err(TrustLookupError::Token)?;
+        // The token is written before its head, so it may be newer than the head, and never older.
+        if newer.issued_at() < head.serial {
+            return Err(TrustLookupError::Behind {
+                known: head.serial,
+                found: newer.issued_at(),
+            });
+        }
+        Ok(Some(newer))
+    }
+}

@@ -1,0 +1,143 @@
+//! Reads files that decide what a daemon does, such as policies. They hold no secret, so anybody may read them; but nobody besides root and
+//! the process's own user may be able to change them, or to replace a directory or link on the way to them.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+/// Most symbolic links that are followed on the way to one file, as in the kernel.
+const MAX_LINKS: usize = 40;
+/// Write permission of the group and of everybody.
+const OTHERS_WRITE: u32 = 0o022;
+/// In a directory with this bit, only its owner and an entry's owner can rename or remove the entry.
+const STICKY: u32 = 0o1000;
+
+/// Why a file is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtectedFileError {
+    /// It, or a directory on the way to it, cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// Its group, or everybody, can change it.
+    #[error("{path} can be changed by other users (mode {mode:04o}); run `chmod go-w {path}`", path = path.display())]
+    Writable {
+        /// The file, or a directory on the way to it.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It belongs to neither root nor the process's user.
+    #[error("{path} belongs to user {owner}, who can change it; run `chown -h root {path}`", path = path.display())]
+    Owner {
+        /// The file, link or directory.
+        path: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+    },
+    /// More bytes than such a file may have.
+    #[error("{} has more than {limit} bytes", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that are accepted.
+        limit: u64,
+    },
+}
+
+/// Reads a file of at most `limit` bytes of UTF-8 that no other user can change.
+///
+/// # Errors
+/// Names the file, link or directory that is open to others, and the command that closes it.
+pub fn read_protected(path: &Path, limit: u64) -> Result<String, ProtectedFileError> {
+    check_protected(path)?;
+    let failed = |source| ProtectedFileError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    judge(path, &file.metadata().map_err(failed)?)?;
+    let mut text = String::new();
+    file.take(limit.saturating_add(1))
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    if u64::try_from(text.len()).unwrap_or(u64::MAX) > limit {
+        return Err(ProtectedFileError::TooLarge {
+            path: path.to_owned(),
+            limit,
+        });
+    }
+    Ok(text)
+}
+
+/// Says whether no other user can change what this path leads to: the file or directory itself, every directory above it, and every link
+/// on the way.
+///
+/// # Errors
+/// The same as for reading.
+pub fn check_protected(path: &Path) -> Result<(), ProtectedFileError> {
+    let absolute = std::path::absolute(path).map_err(|source| ProtectedFileError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    walk(&absolute, MAX_LINKS)
+}
+
+/// Judges each component of an absolute path, from the root on.
+fn walk(path: &Path, links_left: usize) -> Result<(), ProtectedFileError> {
+    let mut at = PathBuf::new();
+    let mut components = path.components();
+    while let Some(component) = components.next() {
+        if component == Component::ParentDir {
+            at.pop();
+            continue;
+        }
+        let next = at.join(component);
+        let failed = |source| ProtectedFileError::Read {
+            path: next.clone(),
+            source,
+        };
+        let found = fs::symlink_metadata(&next).map_err(failed)?;
+        if found.is_symlink() {
+            judge_owner(&next, &found)?;
+            let links_left = links_left
+                .checked_sub(1)
+                .ok_or_else(|| failed(io::Error::other("too many symbolic links")))?;
+            let target = fs::read_link(&next).map_err(failed)?;
+            return walk(&at.join(target).join(components.as_path()), links_left);
+        }
+        judge(&next, &found)?;
+        at = next;
+    }
+    Ok(())
+}
+
+fn judge(path: &Path, found: &Metadata) -> Result<(), ProtectedFileError> {
+    judge_owner(path, found)?;
+    let mode = found.mode() & 0o7777;
+    let is_shared = found.is_dir() && mode & STICKY != 0;
+    if mode & OTHERS_WRITE != 0 && !is_shared {
+        return Err(ProtectedFileError::Writable {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    Ok(())
+}
+
+fn judge_owner(path: &Path, found: &Metadata) -> Result<(), ProtectedFileError> {
+    let owner = found.uid();
+    if owner == 0 || owner == nix::unistd::geteuid().as_raw() {
+        return Ok(());
+    }
+    Err(ProtectedFileError::Owner {
+        path: path.to_owned(),
+        owner,
+    })
+}

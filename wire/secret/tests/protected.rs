@@ -1,0 +1,135 @@
+//! Which files are believed that decide what a daemon does: by mode and owner of the file, of every directory above, and of every link.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests end by panic")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
+use std::path::{Path, PathBuf};
+
+use muster_secret::{ProtectedFileError, check_protected, read_protected};
+
+const LIMIT: u64 = 64;
+/// A user who is neither root nor the one who runs the tests.
+const STRANGE_USER: u32 = 12_345;
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// `a/b/x.policy` below a directory of one's own.
+fn file(scratch: &Path) -> PathBuf {
+    let directory = scratch.join("a/b");
+    fs::create_dir_all(&directory).unwrap();
+    for directory in [scratch.join("a"), directory.clone()] {
+        mode(&directory, 0o755);
+    }
+    let path = directory.join("x.policy");
+    fs::write(&path, "policy").unwrap();
+    mode(&path, 0o644);
+    path
+}
+
+/// The path that is blamed.
+fn blamed(error: ProtectedFileError) -> PathBuf {
+    match error {
+        ProtectedFileError::Writable { path, .. } | ProtectedFileError::Owner { path, .. } => path,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn every_mode_of_a_file_is_judged_by_who_else_could_write_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = file(scratch.path());
+    for bits in (0..=0o777_u32).map(|bits| bits | 0o400) {
+        mode(&path, bits);
+        match read_protected(&path, LIMIT) {
+            Ok(text) => assert!(bits & 0o022 == 0 && text == "policy", "{bits:o}"),
+            Err(error) => {
+                assert_ne!(bits & 0o022, 0, "{bits:o}: {error}");
+                let told = error.to_string();
+                let advice = format!("run `chmod go-w {}`", path.display());
+                assert!(told.contains(&advice), "{told}");
+            }
+        }
+    }
+    mode(&path, 0o644);
+    assert!(matches!(
+        read_protected(&path, 3),
+        Err(ProtectedFileError::TooLarge { limit: 3, .. })
+    ));
+}
+
+#[test]
+fn every_directory_above_is_judged_too() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = file(scratch.path());
+    for directory in ["a", "a/b"].map(|name| scratch.path().join(name)) {
+        for (bits, closed) in [
+            (0o755, true),
+            (0o775, false),
+            (0o757, false),
+            (0o777, false),
+            // Others may make entries of their own there, and cannot replace ours.
+            (0o1777, true),
+        ] {
+            mode(&directory, bits);
+            match check_protected(&path) {
+                Ok(()) => assert!(closed, "{bits:o}"),
+                Err(error) => {
+                    assert!(!closed, "{bits:o}: {error}");
+                    assert_eq!(blamed(error), directory);
+                }
+            }
+        }
+        mode(&directory, 0o755);
+    }
+    // A file that stands in the way is not there, whatever is open above it.
+    let missing = read_protected(&scratch.path().join("a/none"), LIMIT).unwrap_err();
+    assert!(matches!(missing, ProtectedFileError::Read { source, .. }
+        if source.kind() == std::io::ErrorKind::NotFound));
+}
+
+#[test]
+fn links_are_followed_through_protected_directories_only() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = file(scratch.path());
+    let open = scratch.path().join("open");
+    fs::create_dir(&open).unwrap();
+    // safe -> open/hop -> a/b: the middle link could be replaced by others once `open` is writable.
+    symlink("../a/b", open.join("hop")).unwrap();
+    let safe = scratch.path().join("safe");
+    symlink("open/hop", &safe).unwrap();
+    let through = safe.join("x.policy");
+    mode(&open, 0o755);
+    assert_eq!(read_protected(&through, LIMIT).unwrap(), "policy");
+    mode(&open, 0o777);
+    assert_eq!(blamed(read_protected(&through, LIMIT).unwrap_err()), open);
+    assert_eq!(read_protected(&path, LIMIT).unwrap(), "policy");
+
+    let circle = scratch.path().join("circle");
+    symlink("circle", &circle).unwrap();
+    assert!(check_protected(&circle).is_err());
+}
+
+#[test]
+fn what_a_third_user_owns_is_not_believed() {
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "only root can give files away: run the tests as root"
+    );
+    let scratch = tempfile::tempdir().unwrap();
+    let path = file(scratch.path());
+    let link = scratch.path().join("link");
+    symlink(&path, &link).unwrap();
+    check_protected(&link).unwrap();
+    for target in [path.clone(), scratch.path().join("a")] {
+        chown(&target, Some(STRANGE_USER), None).unwrap();
+        let error = check_protected(&path).unwrap_err();
+        assert!(error.to_string().contains("chown -h root"), "{error}");
+        assert_eq!(blamed(error), target);
+        chown(&target, Some(0), None).unwrap();
+    }
+    lchown(&link, Some(STRANGE_USER), None).unwrap();
+    assert_eq!(blamed(check_protected(&link).unwrap_err()), link);
+}

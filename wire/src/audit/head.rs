@@ -1,0 +1,39 @@
+//! The record of a log's last checkpoint, kept outside of the log: `NUMBER:HASH`, and in the second line the log's path.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::verdict::Anchor;
+
+/// Where a log stood at its last checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadRecord {
+    /// The checkpoint.
+    pub anchor: Anchor,
+    /// The log's path on its node; nothing in records of older versions.
+    pub log: Option<String>,
+}
+
+impl fmt::Display for HeadRecord {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "{}", self.anchor)?;
+        match &self.log {
+            Some(log) => writeln!(out, "{log}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for HeadRecord {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut lines = text.lines();
+        let anchor = lines.next().unwrap_or_default().trim().parse()?;
+        let log = lines.next().filter(|log| !log.is_empty());
+        Ok(Self {
+            anchor,
+            log: log.map(str::to_owned),
+        })
+    }
+}

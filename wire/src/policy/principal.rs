@@ -1,0 +1,143 @@
+//! Who asks, as policies see it: a role and a name. A service and a caller of one name are two principals.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::identity::{Identity, NameError};
+use crate::token::{Role, Verified};
+
+/// The word that stands before a service's name.
+const SERVICE: &str = "service";
+/// Words that may stand before a caller's name, in policies of ours, of `MCollective` and of Choria.
+const CALLER: [&str; 3] = ["caller", "cert", "choria"];
+
+/// Who asks. Written `NAME` for a caller, `service=NAME` for a service.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(with = "String"))]
+#[serde(try_from = "String", into = "String")]
+pub struct PolicyPrincipal {
+    role: PrincipalRole,
+    name: Identity,
+}
+
+/// The roles that may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PrincipalRole {
+    /// A user of `rpc`.
+    Caller,
+    /// A central plugin.
+    Service,
+}
+
+/// A text that is no principal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PrincipalError {
+    /// The word before the `=` is none that we know.
+    #[error(
+        "`{0}`: a caller is written `NAME`, `caller=NAME`, `cert=NAME` or `choria=NAME`, and a service `service=NAME`"
+    )]
+    Kind(String),
+    /// The name is none.
+    #[error("`{word}` is not a caller: {error}")]
+    Name {
+        /// What was given.
+        word: String,
+        /// Why it is no name.
+        error: NameError,
+    },
+}
+
+impl PolicyPrincipal {
+    /// A caller of this name.
+    pub fn caller(name: Identity) -> Self {
+        Self {
+            role: PrincipalRole::Caller,
+            name,
+        }
+    }
+
+    /// A service of this name.
+    pub fn service(name: Identity) -> Self {
+        Self {
+            role: PrincipalRole::Service,
+            name,
+        }
+    }
+
+    /// Who was proven to ask. Callers and services are the only roles whose requests are opened.
+    pub fn of(sender: &Verified) -> Self {
+        let name = sender.identity.clone();
+        match sender.role {
+            Role::Service => Self::service(name),
+            _ => Self::caller(name),
+        }
+    }
+
+    /// Reads `NAME`, `service=NAME`, or one of the other forms.
+    pub fn parse(word: &str) -> Result<Self, PrincipalError> {
+        let (role, name) = split_role(word).ok_or_else(|| PrincipalError::Kind(word.to_owned()))?;
+        let name = Identity::parse(name).map_err(|error| PrincipalError::Name {
+            word: word.to_owned(),
+            error,
+        })?;
+        Ok(Self { role, name })
+    }
+
+    /// The role.
+    pub fn role(&self) -> PrincipalRole {
+        self.role
+    }
+
+    /// The name, without the role.
+    pub fn name(&self) -> &Identity {
+        &self.name
+    }
+}
+
+/// The role that a word is about, and what follows; nothing for an unknown word before a `=`.
+pub(super) fn split_role(word: &str) -> Option<(PrincipalRole, &str)> {
+    // An expression may hold a `=` of its own.
+    if word.starts_with('/') {
+        return Some((PrincipalRole::Caller, word));
+    }
+    match word.split_once('=') {
+        None => Some((PrincipalRole::Caller, word)),
+        Some((SERVICE, name)) => Some((PrincipalRole::Service, name)),
+        Some((kind, name)) if CALLER.contains(&kind) => Some((PrincipalRole::Caller, name)),
+        Some(_) => None,
+    }
+}
+
+impl fmt::Display for PolicyPrincipal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.role {
+            PrincipalRole::Caller => write!(out, "{}", self.name),
+            PrincipalRole::Service => write!(out, "{SERVICE}={}", self.name),
+        }
+    }
+}
+
+impl FromStr for PolicyPrincipal {
+    type Err = PrincipalError;
+
+    fn from_str(text: &str) -> Result<Self, PrincipalError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for PolicyPrincipal {
+    type Error = PrincipalError;
+
+    fn try_from(text: String) -> Result<Self, PrincipalError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<PolicyPrincipal> for String {
+    fn from(principal: PolicyPrincipal) -> Self {
+        principal.to_string()
+    }
+}

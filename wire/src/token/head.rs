@@ -1,0 +1,83 @@
+//! The head of an account's tokens: which of them is the newest, in a few bytes, so that only readers of an older one fetch the token.
+//!
+//! Nothing here is signed, and nothing is believed because of it: the token that it leads to is verified up to the operator.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{Seconds, Trust};
+
+/// Largest head that is parsed, in bytes.
+const MAX_HEAD_BYTES: usize = 1024;
+
+/// Which account token is the newest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountHead {
+    /// Grows with each token: the second at which it was issued, which is always later than that of the token before.
+    pub serial: Seconds,
+    /// SHA-256 of the token, in hexadecimal digits.
+    pub sha256: String,
+    /// Length of the token.
+    pub bytes: u64,
+}
+
+/// A text that is no head.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountHeadError {
+    /// Larger than any head.
+    #[error("the head of the account's tokens has {0} bytes, more than {MAX_HEAD_BYTES}")]
+    Oversized(usize),
+    /// Not the JSON of one.
+    #[error("the head of the account's tokens cannot be read")]
+    Json(#[from] serde_json::Error),
+}
+
+impl AccountHead {
+    /// The head of this state of trust.
+    pub fn of_trust(trust: &Trust) -> Self {
+        Self {
+            serial: trust.issued_at(),
+            sha256: data_encoding::HEXLOWER.encode(&Sha256::digest(trust.token())),
+            bytes: trust.token().len() as u64,
+        }
+    }
+
+    /// Reads a head.
+    pub fn parse(bytes: &[u8]) -> Result<Self, AccountHeadError> {
+        if bytes.len() > MAX_HEAD_BYTES {
+            return Err(AccountHeadError::Oversized(bytes.len()));
+        }
+        Ok(serde_json::from_slice(bytes)?)
+    }
+
+    /// Writes it.
+    pub fn to_json(&self) -> Result<Vec<u8>, serde_json::Error> {
+        serde_json::to_vec(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AccountHead, AccountHeadError, MAX_HEAD_BYTES};
+
+    #[test]
+    fn a_head_is_read_as_it_was_written() {
+        let head = AccountHead {
+            serial: 1_800_000_000,
+            sha256: "ab".repeat(32),
+            bytes: 2500,
+        };
+        let text = head.to_json().unwrap();
+        assert_eq!(AccountHead::parse(&text).unwrap(), head);
+        assert!(matches!(
+            AccountHead::parse(&vec![b' '; MAX_HEAD_BYTES + 1]),
+            Err(AccountHeadError::Oversized(_))
+        ));
+        for bad in ["", "{}", "[]", "{\"serial\":-1}"] {
+            assert!(matches!(
+                AccountHead::parse(bad.as_bytes()),
+                Err(AccountHeadError::Json(_))
+            ));
+        }
+    }
+}

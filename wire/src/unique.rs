@@ -1,0 +1,141 @@
+//! Refuses JSON whose objects hold a key twice, at any depth. Parsers differ in which of two values they take, so what one reader shows
+//! need not be what another one does. Builds no value.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+/// Reads the whole text, and fails at the first key that its object holds already.
+///
+/// # Errors
+/// Names the key and its place, or says why the text is not JSON.
+pub fn check_unique_keys(json: &[u8]) -> Result<(), serde_json::Error> {
+    let mut source = serde_json::Deserializer::from_slice(json);
+    UniqueKeys.deserialize(&mut source)?;
+    source.end()
+}
+
+/// Walks a value without keeping it.
+#[derive(Clone, Copy)]
+struct UniqueKeys;
+
+impl<'de> DeserializeSeed<'de> for UniqueKeys {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<(), D::Error> {
+        source.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for UniqueKeys {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = HashSet::new();
+        while let Some(key) = map.next_key::<String>()? {
+            map.next_value_seed(self)?;
+            if let Some(key) = seen.replace(key) {
+                let start: String = key.chars().take(64).collect();
+                return Err(A::Error::custom(format_args!("duplicate key `{start}`")));
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::check_unique_keys;
+
+    #[test]
+    fn a_key_twice_is_refused_at_every_depth_and_however_it_is_spelled() {
+        for text in [
+            r#"{"a":1,"a":1}"#,
+            r#"{"a":{"b":[0,{"c":1,"d":{},"c":2}]}}"#,
+            r#"[{"a":1},{"a":1,"a":2}]"#,
+            r#"{"a":1,"\u0061":2}"#,
+            r#"{"":1,"":2}"#,
+        ] {
+            let error = check_unique_keys(text.as_bytes()).unwrap_err();
+            assert!(
+                error.to_string().contains("duplicate key"),
+                "{text}: {error}"
+            );
+        }
+        for text in [
+            r#"{"a":{"a":{"a":1}},"b":[{"a":1},{"a":1}]}"#,
+            r#"[null,true,-1,1,1.5,1e400,"a","a"]"#.replace("1e400", "1e40").as_str(),
+            "7",
+        ] {
+            check_unique_keys(text.as_bytes()).unwrap();
+        }
+        for text in ["", "{", "{} {}", r#"{"a":1,}"#] {
+            assert!(check_unique_keys(text.as_bytes()).is_err(), "{text}");
+        }
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(check_unique_keys(deep.as_bytes()).is_err());
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            any::<i64>().prop_map(Value::from),
+            "[a-c]{0,2}".prop_map(Value::from)
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[a-c]{0,2}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        /// What a serialiser writes has no duplicates, and repeating one of its keys is always found.
+        #[test]
+        fn exactly_repeated_keys_are_found(value in value(), key in "[a-c]{0,2}") {
+            let text = value.to_string();
+            prop_assert!(check_unique_keys(text.as_bytes()).is_ok());
+            let twice = format!(r#"{{"x":[{{"{key}":{text},"z":0,"{key}":{text}}}]}}"#);
+            prop_assert!(check_unique_keys(twice.as_bytes()).is_err());
+        }
+    }
+}
