@@ -15,6 +15,7 @@ use muster_bus::{BusError, Options, Secret, Server};
 use muster_host::RegistryError;
 use muster_puppet::Resident;
 use muster_secret::{Keeper, SecretFileError};
+use muster_wire::Millis;
 use muster_wire::identity::{Identity, NameError};
 use muster_wire::limits;
 use muster_wire::policy::PolicySet;
@@ -31,11 +32,15 @@ use crate::core::{Authority, Core, Parts};
 use crate::facts::{Cloud, FactStore, Machines, Sources};
 use crate::newcomer::{self, NewcomerError};
 use crate::policy;
+use crate::renewal;
 use crate::seen::{Seen, SeenError};
 use crate::services;
 
 /// Largest file of a seed, in bytes.
 const SEED_BYTES: u64 = 1024;
+
+/// The node's renewed token, in the state directory.
+pub(crate) const RENEWED_TOKEN: &str = "token.jwt";
 
 /// The record of the audit log's last checkpoint, in the state directory.
 const AUDIT_HEAD: &str = "audit.head";
@@ -218,13 +223,12 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
     let system: Arc<dyn System> = Arc::new(RealSystem::new(config.paths.root.clone()));
     let facts = FactStore::new(fact_sources(config));
     let trust = trust(config)?;
+    use_kept_token(config, &signer, &trust, clock.now());
     let (policy, problems) = load_policies(config);
     let desks = Desks::new(config);
     let puppet = agents::puppet(config, &desks.permits)?;
-    // Looked at before the log is opened, which makes it.
-    let ran_before = [AUDIT_HEAD, "account.jwt"]
-        .iter()
-        .any(|name| state.join(name).exists());
+    // Looked at before the log is opened, which makes it. A machine that was just enrolled has other files here already.
+    let ran_before = state.join(AUDIT_HEAD).exists();
     let core = Core::new(Parts {
         audit: Arc::new(AuditLog::open(audit_options(config, &signer, &trust))?),
         trust: Arc::new(trust),
@@ -321,6 +325,22 @@ pub fn kept_trust(config: &Config) -> PathBuf {
     config.paths.state.join("account.jwt")
 }
 
+/// Where a renewed token of the node is kept. Its key stays where the credentials are.
+pub fn kept_token(config: &Config) -> PathBuf {
+    config.paths.state.join(RENEWED_TOKEN)
+}
+
+/// Uses the renewed token that an earlier daemon kept, if it is this node's and ends later than the one in the credentials.
+fn use_kept_token(config: &Config, signer: &Signer, trust: &Trust, now: Millis) {
+    let path = kept_token(config);
+    let Ok(token) = read("the node's renewed token", &path) else {
+        return;
+    };
+    if let Err(error) = renewal::renew(signer, trust, token.trim(), now) {
+        tracing::debug!(error = chain(&error), path = %path.display(), "the kept token is not used");
+    }
+}
+
 fn signer(config: &Config) -> Result<Signer, AssembleError> {
     let path = &config.broker.credentials;
     let signer = signer_of(path)?;
@@ -384,18 +404,10 @@ pub(crate) fn options(config: &Config, signer: &Signer) -> Result<Options, Assem
 pub(crate) fn as_party(options: Options, signer: &Signer) -> Options {
     Options {
         name: signer.identity().to_string(),
-        secret: Some(secret(signer)),
+        secret: Some(Secret::of_signer(signer)),
         inbox_prefix: Some(subject::inbox_prefix(&signer.public().to_string())),
         ..options
     }
-}
-
-/// A signer as the broker wants to see it.
-pub fn secret(signer: &Signer) -> Secret {
-    let signer = signer.clone();
-    Secret::new(signer.token().to_owned(), move |nonce| {
-        signer.key().sign(nonce).to_bytes().to_vec()
-    })
 }
 
 /// The key whose seed is in this file.

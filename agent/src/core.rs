@@ -16,6 +16,7 @@ use muster_wire::identity::{Identity, Name};
 use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
 use muster_wire::state::{Facts, NodeView};
+use muster_wire::token::life::TokenLife;
 use muster_wire::token::{TokenCache, TokenError, Trust};
 use serde_json::Value;
 use uuid::Uuid;
@@ -30,6 +31,7 @@ use crate::health::{self, Health};
 use crate::lookup::Gate;
 use crate::metrics::tally::Tallies;
 use crate::newcomer;
+use crate::renewal::{self, RenewalError};
 use crate::seen::Seen;
 use crate::trust_sync::TrustFreshness;
 
@@ -214,6 +216,16 @@ impl Core {
         self.tokens.clear();
         self.audit.account_changed(account_token);
         Ok(())
+    }
+
+    /// The life of the node's own token; `None` if it never ends.
+    pub(crate) fn token_life(&self) -> Option<TokenLife> {
+        TokenLife::of_claims(&self.signer.claims())
+    }
+
+    /// Uses a renewed token of the node's own from now on.
+    pub(crate) fn renew_token(&self, token: &str) -> Result<(), RenewalError> {
+        renewal::renew(&self.signer, &self.trust(), token, self.now())
     }
 
     /// Since when it is unknown whether the account token is the newest.

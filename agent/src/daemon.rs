@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::core::Core;
 use crate::pipeline::{self, Incoming, Outgoing, Taken};
-use crate::trust_sync::TrustSync;
+use crate::trust_sync::{TokenChange, TrustSync};
 
 /// A daemon whose subscriptions the broker has confirmed: it is ready.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ pub struct Daemon {
     bus: Bus,
     requests: Vec<Subscription>,
     trust_sync: TrustSync,
-    /// Changed account tokens that were taken over, to be kept by whoever owns the disk.
-    changes: Option<mpsc::Receiver<String>>,
+    /// Tokens that were taken over, to be kept by the owner of the disk.
+    changes: Option<mpsc::Receiver<TokenChange>>,
 }
 
 impl Daemon {
@@ -53,8 +53,8 @@ impl Daemon {
         })
     }
 
-    /// The account tokens that this daemon takes over while it runs. There is one receiver.
-    pub fn trust_changes(&mut self) -> Option<mpsc::Receiver<String>> {
+    /// The tokens that this daemon takes over while it runs. There is one receiver.
+    pub fn token_changes(&mut self) -> Option<mpsc::Receiver<TokenChange>> {
         self.changes.take()
     }
 

@@ -9,7 +9,6 @@ use muster_api::{AgentProblem, Finding, Level, Node as _};
 use muster_host::external::enforced;
 use muster_host::sandbox::KernelSupport;
 use muster_secret::Keeper;
-use muster_wire::Millis;
 use nix::sys::statvfs::statvfs;
 
 use crate::agents::external_options;
@@ -21,8 +20,8 @@ use crate::core::Core;
 const SCARCE_PERCENT: u64 = 5;
 /// With less bytes left, what must be written soon cannot be.
 const FULL_BYTES: u64 = 16 * 1024 * 1024;
-/// Credentials that end sooner are told of, in milliseconds.
-const SOON: Millis = 7 * 24 * 60 * 60 * 1000;
+/// One day, in seconds.
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// What the metadata of a program of its own say.
 const EXTERNAL: &str = "external";
 /// Findings of one check that are kept: a thousand broken files say no more than ten.
@@ -166,16 +165,21 @@ fn own_token(core: &Core) -> Option<Finding> {
             message,
         })
     };
-    match trust.verify_user(core.signer.token(), now) {
+    match trust.verify_user(&core.signer.token(), now) {
         Err(error) => finding(
             Level::Error,
             format!("the node's own token is not believed: {error}"),
         ),
-        Ok(own) => {
-            let left = own.expires?.saturating_sub(now);
-            let hours = left / 3_600_000;
-            (left < SOON)
-                .then(|| format!("the node's token ends in {hours} hours; issue a new one"))
+        Ok(_) => {
+            let life = core.token_life()?;
+            let days = life.left(now) / DAY_SECONDS;
+            let message = || {
+                format!(
+                    "the node's token ends in {days} days and was not renewed; start the enroller, or run `rpc org push`"
+                )
+            };
+            life.is_late(now)
+                .then(message)
                 .and_then(|message| finding(Level::Warning, message))
         }
     }

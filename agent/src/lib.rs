@@ -34,6 +34,7 @@ pub mod newcomer;
 pub mod pipeline;
 pub mod policy;
 mod presence;
+pub mod renewal;
 pub mod restart;
 pub mod seen;
 mod services;

@@ -3,7 +3,7 @@
 //!
 //! Signals are received from the first moment on: a daemon that still waits for its broker can be reloaded and stopped too.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,6 +30,7 @@ use crate::newcomer::{self, Home, NewcomerError};
 use crate::presence::{Presence, resume_restarts};
 use crate::services;
 use crate::state_lock;
+use crate::trust_sync::TokenChange;
 
 /// How often it is looked whether the node is still to be provisioned, while it is.
 const LOOK: Duration = Duration::from_millis(500);
@@ -141,11 +142,8 @@ pub async fn live(config: &Config, config_file: &Path) -> Result<Ending, LifeErr
     let mut daemon = Daemon::start(Arc::clone(&core), bus.clone())
         .await
         .map_err(LifeError::Subscribe)?;
-    if let Some(changes) = daemon.trust_changes() {
-        tasks.push(tokio::spawn(keep_trust(
-            changes,
-            assemble::kept_trust(config),
-        )));
+    if let Some(changes) = daemon.token_changes() {
+        tasks.push(tokio::spawn(keep_tokens(changes, config.clone())));
     }
     tracing::info!(identity = %core.identity(), "ready");
     life.ready.store(true, Ordering::Release);
@@ -342,16 +340,20 @@ async fn rest() {
     let _ = tokio::task::spawn_blocking(memory::give_back).await;
 }
 
-/// Writes each account token that was taken over, so that a restart does not fall back behind a revocation.
-async fn keep_trust(mut changes: mpsc::Receiver<String>, path: PathBuf) {
-    while let Some(token) = changes.recv().await {
+/// Writes each token that was taken over, so that a restart falls back neither behind a revocation nor to a token that is over.
+async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
+    while let Some(change) = changes.recv().await {
+        let (path, token) = match change {
+            TokenChange::Account(token) => (assemble::kept_trust(&config), token),
+            TokenChange::Own(token) => (assemble::kept_token(&config), token),
+        };
         let fresh = path.with_extension("new");
         let written = async {
             tokio::fs::write(&fresh, token).await?;
             tokio::fs::rename(&fresh, &path).await
         };
         if let Err(error) = written.await {
-            tracing::error!(%error, path = %path.display(), "the changed account token is not kept");
+            tracing::error!(%error, path = %path.display(), "a token that was taken over is not kept");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::System;
-use muster_bus::{Bus, Options as Connection, Server};
+use muster_bus::{Bus, Options as Connection, Secret, Server};
 use muster_client::{Client, Window};
 use muster_provisioner::plan::Plan;
 use muster_provisioner::{Desk, KeptRoll, Newcomers, NewcomersOptions, Service};
@@ -110,7 +110,7 @@ async fn newcomers(
         offer: Offer {
             collectives: config.collectives.clone(),
             urls: config.broker.urls.clone(),
-            lifetime: door.lifetime,
+            lifetime: door.token_lifetime(),
             provisioning: true,
         },
         roll: KeptRoll::new(fleet_bus, clients, issued_at),
@@ -131,7 +131,7 @@ fn connection(config: &Config, signer: &Signer) -> Result<Connection, AssembleEr
     let servers = servers.collect::<Result<Vec<_>, _>>()?;
     let mut options = Connection::daemon(signer.identity().as_str(), servers);
     options.authority.clone_from(&config.broker.ca);
-    options.secret = Some(assemble::secret(signer));
+    options.secret = Some(Secret::of_signer(signer));
     options.inbox_prefix = Some(subject::inbox_prefix(&signer.public().to_string()));
     Ok(options)
 }

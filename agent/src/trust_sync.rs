@@ -1,5 +1,5 @@
 //! Keeps the account token of a running daemon the newest: reads it from the fleet's bucket of trust before the daemon serves, after each
-//! reconnect, when the bucket's head changes, and at intervals.
+//! reconnect, when the bucket's head changes, and at intervals. Takes the node's own renewed token from there, too, when it is due.
 //!
 //! It decides nothing about requests: [`TrustFreshness`] says since when it is unknown whether the token is the newest, and the pipeline
 //! and the health report go by that.
@@ -9,18 +9,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use muster_api::system::error::chain;
-use muster_bus::{Backoff, Bus, Event, Subscription, TrustLookupError};
-use muster_wire::Millis;
-use muster_wire::stores::{TRUST, TRUST_HEAD};
-use muster_wire::subject;
+use muster_bus::{Backoff, Bus, Event, StoreError, Subscription, TrustLookupError};
+use muster_wire::sign::RenewError;
+use muster_wire::stores::{self, TRUST, TRUST_HEAD};
+use muster_wire::{Millis, limits, subject};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
+use crate::renewal::RenewalError;
 
 /// How often the head is read while nothing announces a change.
 const CHECK_INTERVAL: Duration = Duration::from_mins(5);
+
+/// How often, in the life of the node's own token, a renewed one is looked for.
+const LOOKS_PER_LIFE: u64 = 24;
 
 /// After how long without a confirmed token the health report says so, in milliseconds.
 const REPORT_AFTER: Millis = 60 * 60 * 1000;
@@ -100,19 +104,43 @@ impl TrustFreshness {
     }
 }
 
-/// What keeps one daemon's token the newest.
+/// A token that was taken over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenChange {
+    /// The account's.
+    Account(String),
+    /// The node's own.
+    Own(String),
+}
+
+/// Why a renewed token of the node was not taken over.
+#[derive(Debug, thiserror::Error)]
+enum TokenTakeError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("it has {0} bytes, more than {limit}", limit = limits::USER_TOKEN_BYTES)]
+    Oversized(usize),
+    #[error(transparent)]
+    Renewal(#[from] RenewalError),
+}
+
+/// What keeps one daemon's tokens the newest.
 #[derive(Debug)]
 pub(crate) struct TrustSync {
     core: Arc<Core>,
     bus: Bus,
     /// Tokens that were taken over, to be written to the disk.
-    changed: mpsc::Sender<String>,
+    changed: mpsc::Sender<TokenChange>,
     heads: Option<Subscription>,
 }
 
 impl TrustSync {
     /// Reads the newest token, and subscribes to changes. A bucket that cannot be read is reported, and does not stop the daemon.
-    pub(crate) async fn start(core: Arc<Core>, bus: Bus, changed: mpsc::Sender<String>) -> Self {
+    pub(crate) async fn start(
+        core: Arc<Core>,
+        bus: Bus,
+        changed: mpsc::Sender<TokenChange>,
+    ) -> Self {
         let subject = subject::bucket_changes(TRUST.name, TRUST_HEAD);
         let heads = bus.subscribe(&subject).await;
         let heads = heads.inspect_err(|error| {
@@ -136,7 +164,7 @@ impl TrustSync {
         let mut heads = self.heads.take();
         let mut events = self.bus.events();
         loop {
-            let interval = self.core.trust_freshness().check_interval();
+            let interval = self.interval();
             let spread = tokio::select! {
                 () = stop.cancelled() => return,
                 head = next_head(&mut heads) => if head { Spread::BySize } else { continue },
@@ -154,7 +182,23 @@ impl TrustSync {
         }
     }
 
+    /// How long until the next look while nothing announces a change. A token that is due is looked for several times while it lives.
+    fn interval(&self) -> Duration {
+        let usual = self.core.trust_freshness().check_interval();
+        match self.core.token_life() {
+            Some(life) => usual.min(Duration::from_secs(life.lifetime / LOOKS_PER_LIFE + 1)),
+            None => usual,
+        }
+    }
+
     async fn refresh(&self, spread: Spread) {
+        self.refresh_account(spread).await;
+        if let Err(error) = self.take_renewed().await {
+            tracing::warn!(error = chain(&error), "the node's token is not renewed");
+        }
+    }
+
+    async fn refresh_account(&self, spread: Spread) {
         let freshness = self.core.trust_freshness();
         match self.take_newest(spread).await {
             Ok(taken) => {
@@ -185,8 +229,39 @@ impl TrustSync {
             .update_trust(newer.token())
             .map_err(TrustLookupError::Token)?;
         // The disk is written beside this, and may lag.
-        let _ = self.changed.try_send(newer.token().to_owned());
+        let change = TokenChange::Account(newer.token().to_owned());
+        let _ = self.changed.try_send(change);
         Ok(true)
+    }
+
+    /// Uses the node's renewed token, if the current one is due and there is one that ends later.
+    async fn take_renewed(&self) -> Result<(), TokenTakeError> {
+        let now = self.core.now();
+        let Some(life) = self.core.token_life().filter(|life| life.is_due(now)) else {
+            return Ok(());
+        };
+        let key = stores::renewed_token(self.core.identity().as_str());
+        let entry = self.bus.bucket(TRUST.name).get_once(&key).await?;
+        let Some(value) = entry.and_then(|entry| entry.value) else {
+            return Ok(());
+        };
+        if value.len() > limits::USER_TOKEN_BYTES {
+            return Err(TokenTakeError::Oversized(value.len()));
+        }
+        let token = String::from_utf8_lossy(&value);
+        match self.core.renew_token(token.trim()) {
+            Ok(()) => {}
+            // What was read is the token in use.
+            Err(RenewalError::Renew(RenewError::NotLonger { .. })) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        tracing::info!(
+            seconds = life.left(now),
+            "renewed the node's token before its end"
+        );
+        let change = TokenChange::Own(token.trim().to_owned());
+        let _ = self.changed.try_send(change);
+        Ok(())
     }
 }
 

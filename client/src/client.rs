@@ -48,13 +48,9 @@ impl Client {
     pub async fn connect(settings: Settings) -> Result<Self, ClientError> {
         let Person { signer, trust } =
             Person::load(&settings.credentials, &settings.operator, &settings.account)?;
-        let key = signer.clone();
-        let secret = Secret::new(signer.token().to_owned(), move |nonce| {
-            key.key().sign(nonce).to_bytes().to_vec()
-        });
         let mut options = Options::command(signer.identity().as_str(), settings.servers);
         options.authority = settings.authority;
-        options.secret = Some(secret);
+        options.secret = Some(Secret::of_signer(&signer));
         options.inbox_prefix = Some(subject::inbox_prefix(&signer.public().to_string()));
         let bus = options.connect().await?;
         let client = Self::new(bus, signer, trust, settings.collective, settings.window);

@@ -62,7 +62,7 @@ impl Party {
     /// Whether our own token lets us ask this agent. The broker refuses the rest, but tells the connection, not the call.
     pub(crate) fn check_granted(&self, agent: &Name) -> Result<(), ClientError> {
         let trust = self.trust();
-        let Ok(own) = self.tokens.verify_user(&trust, self.signer.token(), now()) else {
+        let Ok(own) = self.tokens.verify_user(&trust, &self.signer.token(), now()) else {
             return Ok(());
         };
         let granted: Vec<&str> = own

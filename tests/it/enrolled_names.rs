@@ -14,23 +14,28 @@ use muster_wire::token::{Creds, Role};
 const WEB: [&str; 1] = ["name:web-*.example.com"];
 
 /// A fleet whose provisioner's host is a real daemon.
-struct Fleet {
-    organisation: Organisation,
-    server: NatsServer,
+pub(crate) struct Fleet {
+    pub(crate) organisation: Organisation,
+    pub(crate) server: NatsServer,
     bootstrap: Signer,
-    bus: Bus,
-    names: NameStore,
+    pub(crate) bus: Bus,
+    pub(crate) names: NameStore,
     _host: Rpcd,
 }
 
 impl Fleet {
     async fn new() -> Self {
+        Self::enrolling("").await
+    }
+
+    /// With these settings of the enroller.
+    pub(crate) async fn enrolling(settings: &str) -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.storing_broker().await;
         let bootstrap = organisation.newcomers().bootstrap(&WEB, None);
         let bus = connect(&server, &organisation.service("organisation")).await;
         let names = NameStore::new(bus.bucket(PROVISION.name));
-        let mut host = provisioner(&organisation, &server).start();
+        let mut host = provisioner(&organisation, &server, settings).start();
         await_log(&mut host, "leads the provisioning").await;
         Self {
             organisation,
@@ -43,11 +48,11 @@ impl Fleet {
     }
 
     /// What `rpc org push` writes last.
-    async fn say_that_names_are_written(&self) {
+    pub(crate) async fn say_that_names_are_written(&self) {
         self.names.set_issued_at(muster_tests::now()).await.unwrap();
     }
 
-    fn machine(&self, name: &str) -> Home {
+    pub(crate) fn machine(&self, name: &str) -> Home {
         let identity = format!("identity = \"{name}\"\n");
         let url = self.server.url();
         Home::newcomer(&self.organisation, &self.bootstrap, &url, &identity, "")
@@ -62,7 +67,7 @@ impl Fleet {
 }
 
 /// The host of the provisioner, as `rpc provision host` sets it up.
-fn provisioner(organisation: &Organisation, server: &NatsServer) -> Home {
+fn provisioner(organisation: &Organisation, server: &NatsServer, settings: &str) -> Home {
     let node = organisation.node("prov1.example.com");
     let files = [
         ("service.creds", organisation.service("provisioner")),
@@ -74,12 +79,13 @@ fn provisioner(organisation: &Organisation, server: &NatsServer) -> Home {
     let mut config = "[plugins.provisioner]\nenabled = true\ndiscover_seconds = 0\n\
          credentials = \"@/service.creds\"\n[plugins.provisioner.newcomers]\n\
          credentials = \"@/newcomers.creds\"\naccount = \"@/newcomers.jwt\"\nnode_key = \"@/node.nk\"\n"
-        .to_owned();
+        .to_owned()
+        + settings;
     let home = Home::new(organisation, &node, &server.url(), "");
     config = config.replace('@', home.path("").to_str().unwrap().trim_end_matches('/'));
     home.write("conf.d/test.toml", &config, 0o644);
     for (file, party) in files {
-        let creds = Creds::new(party.token(), party.key().clone()).unwrap();
+        let creds = Creds::new(&party.token(), party.key().clone()).unwrap();
         home.write(file, &creds.format(), 0o600);
     }
     home.write("newcomers.jwt", organisation.newcomers().token(), 0o644);
@@ -88,7 +94,7 @@ fn provisioner(organisation: &Organisation, server: &NatsServer) -> Home {
     home
 }
 
-async fn await_log(daemon: &mut Rpcd, words: &str) {
+pub(crate) async fn await_log(daemon: &mut Rpcd, words: &str) {
     await_state(words, || {
         let log = daemon.log();
         assert!(log.contains(words) || daemon.runs(), "rpcd ended: {log}");
@@ -101,12 +107,13 @@ fn identity(name: &str) -> Identity {
     Identity::parse(name).unwrap()
 }
 
-fn issued(party: &Signer) -> Entry {
+pub(crate) fn issued(party: &Signer) -> Entry {
     Entry {
         identity: party.identity().clone(),
         key: party.public(),
         credential: None,
         at: muster_tests::now(),
+        life: None,
         released: false,
         revoked: false,
         former: Vec::new(),

@@ -49,6 +49,7 @@ mod stats;
 mod statuses;
 mod supply;
 mod timeouts;
+mod token_renewal;
 mod trust;
 mod trust_sync;
 mod watching;

@@ -161,11 +161,10 @@ async fn a_machine_with_a_bootstrap_token_becomes_a_node_that_is_held_back_until
     std::fs::remove_file(home.path("state/provisioning")).unwrap();
     let patience = Duration::from_secs(20);
     await_answer("everything is offered", patience, async || {
-        let offered = inventory().await.reply.data["agents"]
-            .as_array()
-            .unwrap()
-            .len();
-        (offered > 3).then_some(()).ok_or(offered)
+        let data = inventory().await.reply.data;
+        let offered = data.get("agents").and_then(Value::as_array);
+        let is_all = offered.is_some_and(|agents| agents.len() > 3);
+        is_all.then_some(()).ok_or(data)
     })
     .await;
 
@@ -237,9 +236,9 @@ async fn who_shares_the_token_hears_others_answers_and_gains_nothing() {
     // Without the key that it is about, the broker does not take it.
     let other = place.organisation.node("web-1.example.com");
     let mut stolen = options(&place.server, &other);
-    let key = other.key().clone();
+    let (token, key) = (own.jwt().to_owned(), other.key().clone());
     stolen.secret = Some(muster_bus::Secret::new(
-        own.jwt().to_owned(),
+        move || token.clone(),
         move |nonce| key.sign(nonce).to_bytes().to_vec(),
     ));
     let refused = stolen.connect().await.unwrap_err().to_string();

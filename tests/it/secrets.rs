@@ -65,7 +65,7 @@ fn seed(file: &Path) -> String {
 }
 
 fn creds(party: &Signer) -> String {
-    let creds = Creds::new(party.token(), party.key().clone()).unwrap();
+    let creds = Creds::new(&party.token(), party.key().clone()).unwrap();
     creds.format().to_string()
 }
 

@@ -454,7 +454,7 @@ async fn a_command_believes_its_own_memory_of_tokens_and_nobody_elses() {
     // Somebody else's word is ignored, and replaced when there is something to say.
     let node = world.organisation.node("somebody.example.net");
     let others = TokenCache::default();
-    others.verify_user(&trust, node.token(), now()).unwrap();
+    others.verify_user(&trust, &node.token(), now()).unwrap();
     let others = others.vouch(&trust, node.key(), now()).unwrap();
     for strange in [others, b"nonsense".to_vec(), Vec::new()] {
         assert_eq!(known(&strange), 0);

@@ -19,6 +19,14 @@ use crate::external::{HEAD, ddl, helper, open_directory, put};
 
 const NODE: &str = "node1.example.net";
 
+/// The agents here write files beside themselves, which only the tests' own user may.
+fn as_own_user() -> Options {
+    let own = nix::unistd::User::from_uid(nix::unistd::geteuid())
+        .unwrap()
+        .unwrap();
+    serde_json::from_value(json!({"agents": {"greet": {"user": own.name}}})).unwrap()
+}
+
 /// A node that watches a directory.
 pub(crate) struct Watching {
     pub(crate) world: World,
@@ -33,7 +41,7 @@ impl Watching {
         let directory = open_directory();
         let shelf = Shelf::new(
             directory.path().to_owned(),
-            Options::default(),
+            as_own_user(),
             core.registry().names().iter().cloned().collect(),
             helper(),
             "/etc/muster/rpcd.toml".into(),

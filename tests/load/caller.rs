@@ -158,7 +158,7 @@ pub(crate) async fn connect(url: &str, party: &Signer, kind: Kind) -> Bus {
         Kind::Command => Options::command(name, server),
         Kind::Daemon => Options::daemon(name, server),
     };
-    options.secret = Some(muster_agent::assemble::secret(party));
+    options.secret = Some(muster_bus::Secret::of_signer(party));
     let key = party.public().to_string();
     options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(&key));
     let bus = options.connect().await.unwrap();

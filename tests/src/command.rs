@@ -27,7 +27,7 @@ impl Command {
         let command = Self {
             home: TempDir::new().unwrap(),
         };
-        let creds = Creds::new(caller.token(), caller.key().clone()).unwrap();
+        let creds = Creds::new(&caller.token(), caller.key().clone()).unwrap();
         command.write("caller.creds", &creds.format());
         command.write("account.jwt", &organisation.account_token());
         let (urls, operator, collective) = (

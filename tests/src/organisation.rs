@@ -289,7 +289,8 @@ impl Organisation {
     pub fn revoke(&mut self, party: &Signer) -> String {
         let now = crate::now() / 1000;
         self.claims.revoke(&party.public(), now);
-        self.issued_at = now;
+        // Two tokens of one second have the same serial number.
+        self.issued_at = now.max(self.issued_at + 1);
         self.account_token()
     }
 
@@ -339,6 +340,6 @@ pub fn options(server: &impl Broker, party: &Signer) -> Options {
     let parse = |url: &String| Server::parse(url, true).unwrap();
     let addresses = server.urls().iter().map(parse).collect();
     let mut options = Options::command(party.identity().as_str(), addresses);
-    options.secret = Some(muster_agent::assemble::secret(party));
+    options.secret = Some(muster_bus::Secret::of_signer(party));
     options
 }

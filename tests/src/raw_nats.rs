@@ -44,7 +44,7 @@ impl RawNats {
         let options = json!({
             "verbose": false, "pedantic": false, "headers": true, "no_responders": true, "echo": true,
             "lang": "raw", "version": "0", "protocol": 1, "name": "thief",
-            "jwt": party.token(), "sig": data_encoding::BASE64URL_NOPAD.encode(&signature),
+            "jwt": &*party.token(), "sig": data_encoding::BASE64URL_NOPAD.encode(&signature),
         });
         client.send(&format!("CONNECT {options}\r\n")).await;
         let said = client.sync().await;

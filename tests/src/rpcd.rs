@@ -33,7 +33,7 @@ impl Home {
     pub fn new(organisation: &Organisation, node: &Signer, url: &str, more: &str) -> Self {
         let identity = format!("identity = \"{}\"\n", node.identity());
         let home = Self::bare(organisation, &identity, url, more);
-        let creds = Creds::new(node.token(), node.key().clone()).unwrap();
+        let creds = Creds::new(&node.token(), node.key().clone()).unwrap();
         home.write("node.creds", &creds.format(), 0o600);
         home.write("account.jwt", &organisation.account_token(), 0o644);
         home
@@ -49,7 +49,7 @@ impl Home {
     ) -> Self {
         let more = format!("{more}\n[provisioning]\ncredentials = \"../bootstrap.creds\"\n");
         let home = Self::bare(organisation, first, url, &more);
-        let creds = Creds::new(bootstrap.token(), bootstrap.key().clone()).unwrap();
+        let creds = Creds::new(&bootstrap.token(), bootstrap.key().clone()).unwrap();
         home.write("bootstrap.creds", &creds.format(), 0o600);
         home.write("newcomers.jwt", organisation.newcomers().token(), 0o644);
         home

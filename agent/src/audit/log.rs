@@ -278,7 +278,7 @@ impl Log {
                 (now, record::rfc3339(now)),
                 signer.identity().clone(),
                 signer.public(),
-                signer.token().to_owned(),
+                signer.token().to_string(),
                 self.account.clone(),
             );
             mark(group, &header)?;

@@ -42,7 +42,7 @@ fn daemon(page: &mut Page, core: &Core) {
         "When the node's own token ends, in seconds since the epoch; absent when it does not";
     let own = core
         .trust()
-        .verify_user(core.signer.token(), core.clock.now());
+        .verify_user(&core.signer.token(), core.clock.now());
     let confirmed =
         "When the account token was last known to be the newest, in seconds since the epoch";
     page.one(

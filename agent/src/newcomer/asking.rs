@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_bus::{Backoff, Bus, BusError, Bytes, Message, Options, Server};
+use muster_bus::{Backoff, Bus, BusError, Bytes, Message, Options, Secret, Server};
 use muster_secret::Keeper;
 use muster_system::System;
 use muster_system::error::chain;
@@ -93,7 +93,7 @@ impl Bootstrap {
             servers.collect::<Result<_, _>>()?,
         );
         options.authority.clone_from(&config.broker.ca);
-        options.secret = Some(assemble::secret(&self.signer));
+        options.secret = Some(Secret::of_signer(&self.signer));
         options.inbox_prefix = Some(subject::inbox_prefix(&self.signer.public().to_string()));
         Ok(options)
     }
@@ -187,7 +187,7 @@ impl Asking {
         {
             let token = self.bootstrap.signer.token();
             let now = self.clock.now();
-            match self.bootstrap.newcomers.verify_user(token, now) {
+            match self.bootstrap.newcomers.verify_user(&token, now) {
                 Ok(_) => tracing::warn!("there is no connection to the broker yet"),
                 Err(error) => {
                     tracing::error!(error = chain(&error), "the bootstrap token is of no use");

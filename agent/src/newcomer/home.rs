@@ -8,11 +8,15 @@ use muster_system::StateDir;
 use muster_wire::enrol::Welcome;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::limits;
+use muster_wire::token::claims::{Claims, User};
+use muster_wire::token::decode::decode;
+use muster_wire::token::life::TokenLife;
 use muster_wire::token::{Creds, KeyKind, KeyPair};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::NewcomerError;
+use crate::assemble::RENEWED_TOKEN;
 use crate::clock::Clock;
 
 /// Who it wants to be, with its key. Secret.
@@ -100,11 +104,23 @@ impl Home {
         let Ok(text) = muster_secret::read(&path, Keeper::Daemon, Creds::FILE_BYTES) else {
             return path.exists();
         };
-        let over = |creds: &Creds| {
-            let ends = creds.claims().exp;
-            ends != 0 && ends <= Clock::system().now() / 1000
+        !Creds::parse(&text).is_ok_and(|creds| self.is_over(&creds))
+    }
+
+    /// Whether the credentials' token is over, and so is the renewed one, if there is one.
+    fn is_over(&self, creds: &Creds) -> bool {
+        let now = Clock::system().now();
+        let is_over = |claims: &Claims<User>| {
+            TokenLife::of_claims(claims).is_some_and(|life| life.is_over(now))
         };
-        !Creds::parse(&text).is_ok_and(|creds| over(&creds))
+        let read = |state: StateDir| state.read(RENEWED_TOKEN, FILE_BYTES).ok()?;
+        let renewed = self.state().ok().and_then(read).unwrap_or_default();
+        let renewed = String::from_utf8_lossy(&renewed);
+        let has_renewed = decode::<User>(renewed.trim()).is_ok_and(|token| {
+            let claims = token.unverified();
+            claims.sub == creds.key().public() && !is_over(claims)
+        });
+        is_over(creds.claims()) && !has_renewed
     }
 
     /// Whether somebody is still to do something with it before it offers everything.

@@ -86,7 +86,10 @@ impl Error {
             Self::Demo(error) => error.hints(),
             Self::Bundle(error) => error.hints(),
             Self::Push(
-                PushError::Refused(_) | PushError::Stores(_) | PushError::NotReserved { .. },
+                PushError::Refused(_)
+                | PushError::Stores(_)
+                | PushError::NotReserved { .. }
+                | PushError::Renewal(_),
             )
             | Self::Inventory(_)
             | Self::Generate(_)

@@ -20,6 +20,7 @@ mod newcomers;
 mod profile;
 mod prune;
 pub mod push;
+mod renewal;
 #[cfg(test)]
 mod testing;
 

@@ -5,18 +5,27 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use muster_api::Throttle;
-use muster_api::wire::enrol::{Enroller, Handled, Outcome};
+use muster_api::system::error::chain;
+use muster_api::wire::enrol::{Enroller, Handled, Outcome, Roll as _};
 use muster_api::wire::identity::Identity;
+use muster_api::wire::limits::NODE_TOKEN_SECONDS;
 use muster_api::wire::stores::PROVISION;
 use muster_api::wire::subject::{self, AnswerAddress};
+use muster_api::wire::token::Seconds;
 use muster_bus::{Bus, Bytes, StoreError, Subscription};
 use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::record::{Record, State};
-use crate::roll::KeptRoll;
+use crate::roll::{KeptRoll, RollError};
 use crate::service::now;
 use crate::store::{RecordError, Store};
+
+/// How often, in the life of a token, the tokens that are due are looked for.
+const LOOKS_PER_LIFE: u64 = 100;
+/// Shortest and longest pause between two looks.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_hours(6);
 
 /// Between two lines of the log about wishes that are nobody's.
 const QUIET: Duration = Duration::from_secs(10);
@@ -31,9 +40,21 @@ pub struct NewcomersOptions {
     pub account: PathBuf,
     /// The key that signs nodes of the fleet.
     pub node_key: PathBuf,
-    /// How long a node's token is valid, in seconds; for ever when absent.
+    /// How long a node's token is valid, in seconds: 90 days when absent, and at most; 0 for ever. The service renews it when a third of
+    /// that time is over.
     #[serde(default)]
-    pub lifetime: Option<u64>,
+    pub lifetime: Option<Seconds>,
+}
+
+impl NewcomersOptions {
+    /// How long a node's token is valid; `None` for ever.
+    pub fn token_lifetime(&self) -> Option<Seconds> {
+        match self.lifetime {
+            None => Some(NODE_TOKEN_SECONDS),
+            Some(0) => None,
+            Some(seconds) => Some(seconds.min(NODE_TOKEN_SECONDS)),
+        }
+    }
 }
 
 /// The door, and the connection that it is in.
@@ -132,6 +153,33 @@ impl Newcomers {
             tracing::warn!(%node, %error, "a newcomer has to ask again");
         }
         Ok(())
+    }
+
+    /// Renews the tokens of nodes that are due, again and again.
+    pub(crate) async fn renew_tokens(&self) -> std::convert::Infallible {
+        let lifetime = self.enroller.lifetime().unwrap_or(NODE_TOKEN_SECONDS);
+        let pause = Duration::from_secs(lifetime / LOOKS_PER_LIFE).clamp(MIN_PAUSE, MAX_PAUSE);
+        let roll = self.enroller.roll();
+        loop {
+            match self.renew_due(roll).await {
+                Ok(nodes) if nodes.is_empty() => {}
+                Ok(nodes) => tracing::info!(nodes = nodes.len(), "renewed tokens of nodes"),
+                Err(error) => {
+                    tracing::warn!(error = chain(&error), "tokens of nodes were not renewed");
+                }
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn renew_due(&self, roll: &KeptRoll) -> Result<Vec<Identity>, RollError> {
+        if let Some(account) = roll.fleet_account().await? {
+            // One that is not newer, or not the operator's, changes nothing.
+            let _ = self.enroller.update_fleet(&account);
+        }
+        let trust = self.enroller.fleet();
+        roll.renew_due(&trust, self.enroller.node_role(), now())
+            .await
     }
 
     fn learn(&self, token: &[u8]) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_api::system::error::chain;
 use muster_api::wire::filter::Filter;
 use muster_api::wire::identity::Identity;
 use muster_api::wire::status::{Reason, Status};
@@ -47,6 +48,13 @@ pub struct MastersError {
 }
 
 impl Fleet {
+    /// Takes over the account's newest token, so that the answers of revoked nodes are refused.
+    pub async fn refresh_trust(&self) {
+        if let Err(error) = self.client.refresh_trust().await {
+            tracing::debug!(error = chain(&error), "the account token is not confirmed");
+        }
+    }
+
     /// A fleet that this client asks.
     pub fn new(client: Client, options: &Options) -> Result<Self, MastersError> {
         let words = options.masters.trim();

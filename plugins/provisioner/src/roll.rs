@@ -10,8 +10,8 @@ use muster_api::wire::Millis;
 use muster_api::wire::enrol::{Approval, Claimed, Entry, OpenHello, Roll};
 use muster_api::wire::identity::Identity;
 use muster_api::wire::stores::{PROVISION, TRUST, TRUST_ACCOUNT};
-use muster_api::wire::token::PublicKey;
-use muster_bus::{Bucket, Bus, NameStore, StoreError};
+use muster_api::wire::token::{KeyPair, PublicKey, Trust};
+use muster_bus::{Bucket, Bus, NameStore, RenewalError, StoreError, TokenRenewal};
 use muster_client::{Aim, Call, Client, ClientError};
 use tokio::sync::Mutex;
 
@@ -42,6 +42,9 @@ pub enum RollError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Tokens that are due.
+    #[error(transparent)]
+    Renewal(#[from] RenewalError),
     /// What is kept of the node.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -66,6 +69,22 @@ impl KeptRoll {
             names: NameStore::new(bus.bucket(PROVISION.name)),
             counting: Mutex::new(()),
         }
+    }
+
+    /// Renews every node's token that is due; returns the nodes.
+    pub(crate) async fn renew_due(
+        &self,
+        trust: &Trust,
+        node_role: &KeyPair,
+        now: Millis,
+    ) -> Result<Vec<Identity>, RollError> {
+        let renewal = TokenRenewal {
+            names: &self.names,
+            tokens: &self.account,
+            trust,
+            node_role,
+        };
+        Ok(renewal.renew_due(now).await?)
     }
 
     /// Whether the service knows the node as one that it provisions, or has provisioned.

@@ -27,6 +27,8 @@ use crate::work::Worker;
 
 /// The pause after the broker did not do what it should.
 const RECOVER: Duration = Duration::from_millis(500);
+/// How often the account token is looked for.
+const TRUST_INTERVAL: Duration = Duration::from_mins(5);
 /// Longest pause in which nothing is looked at.
 const LOOK: Duration = Duration::from_secs(30);
 
@@ -123,9 +125,23 @@ impl Service {
                 None => std::future::pending().await,
             }
         };
+        let renewals = async {
+            match &self.newcomers {
+                Some(newcomers) => newcomers.renew_tokens().await,
+                None => std::future::pending().await,
+            }
+        };
+        let trust = async {
+            loop {
+                self.worker.fleet.refresh_trust().await;
+                tokio::time::sleep(TRUST_INTERVAL).await;
+            }
+        };
         let ended = tokio::select! {
             ended = reign.work() => ended,
+            () = trust => Ok(()),
             ended = door => ended,
+            never = renewals => match never {},
             () = lead.lost.cancelled() => Ok(()),
             () = stop.cancelled() => Ok(()),
         };

@@ -24,7 +24,7 @@ impl Thief {
             assert_eq!(subjects.deny, [""; 0], "the model knows no denials");
             let lines = subjects.allow.iter();
             lines
-                .flat_map(|line| patterns(line, signer.claims()))
+                .flat_map(|line| patterns(line, &signer.claims()))
                 .collect()
         };
         Self {

@@ -4,6 +4,7 @@
 //! its wildcards as they are, and with names in their place.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use muster_tests::organisation::connect;
 use muster_tests::raw_nats::RawNats;
@@ -50,7 +51,7 @@ pub(super) fn universe(scene: &Scene) -> Vec<String> {
     let (publish, subscribe) = scope::administrator("{{subject()}}");
     lines.extend(publish.allow);
     lines.extend(subscribe.allow);
-    let mut owners: Vec<&Claims<User>> = scene
+    let mut owners: Vec<Arc<Claims<User>>> = scene
         .thieves
         .iter()
         .map(|thief| thief.signer.claims())

@@ -6,3 +6,4 @@ mod attempts;
 mod buckets;
 mod matrix;
 mod random;
+mod read_actions;

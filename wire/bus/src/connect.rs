@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::ConnectErrorKind;
+use muster_wire::sign::Signer;
 
 use crate::connection::Bus;
 use crate::error::BusError;
@@ -81,21 +82,35 @@ fn is_loopback(authority: &str) -> bool {
 }
 
 type Sign = Arc<dyn Fn(&[u8]) -> Vec<u8> + Send + Sync>;
+type CurrentToken = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Who we are towards the broker: a user token, and the means to sign the broker's nonce with its key.
 #[derive(Clone)]
 pub struct Secret {
-    token: String,
+    token: CurrentToken,
     sign: Sign,
 }
 
 impl Secret {
-    /// `sign` must return the 64 bytes of an ed25519 signature by the token's own key.
-    pub fn new(token: String, sign: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    /// `token` is called at each connection, so that a renewed token is used by the next one. `sign` must return the 64 bytes of an
+    /// ed25519 signature by the token's own key.
+    pub fn new(
+        token: impl Fn() -> String + Send + Sync + 'static,
+        sign: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
         Self {
-            token,
+            token: Arc::new(token),
             sign: Arc::new(sign),
         }
+    }
+
+    /// This signer, with the token that it has at each connection.
+    pub fn of_signer(signer: &Signer) -> Self {
+        let (tokens, keys) = (signer.clone(), signer.clone());
+        Self::new(
+            move || tokens.token().to_string(),
+            move |nonce| keys.key().sign(nonce).to_bytes().to_vec(),
+        )
     }
 }
 
@@ -194,7 +209,8 @@ impl Options {
     ) -> Result<async_nats::ConnectOptions, BusError> {
         let (backoff, before) = (self.backoff, Arc::clone(&journal));
         let tls = self.servers.iter().any(|server| server.tls);
-        let mut options = async_nats::ConnectOptions::new()
+        let mut options = self
+            .authentication()
             .name(&self.name)
             .require_tls(tls)
             .ping_interval(Duration::from_secs(20))
@@ -217,13 +233,6 @@ impl Options {
         if let Some(prefix) = &self.inbox_prefix {
             options = options.custom_inbox_prefix(prefix);
         }
-        if let Some(secret) = &self.secret {
-            let sign = Arc::clone(&secret.sign);
-            options = options.jwt(secret.token.clone(), move |nonce| {
-                let signature = is_nonce(&nonce).then(|| sign(&nonce));
-                async move { signature.ok_or_else(|| async_nats::AuthError::new(NOT_A_NONCE)) }
-            });
-        }
         if !tls {
             // A broker announces the addresses of its cluster. Without TLS, those of other machines would be used in plain text.
             options = options.ignore_discovered_servers();
@@ -232,6 +241,22 @@ impl Options {
             options = options.retry_on_initial_connect();
         }
         Ok(options)
+    }
+
+    /// Options with nothing but who we are.
+    fn authentication(&self) -> async_nats::ConnectOptions {
+        let Some(Secret { token, sign }) = self.secret.clone() else {
+            return async_nats::ConnectOptions::new();
+        };
+        async_nats::ConnectOptions::with_auth_callback(move |nonce| {
+            let auth = is_nonce(&nonce).then(|| {
+                let mut auth = async_nats::Auth::new();
+                auth.jwt = Some(token());
+                auth.signature = Some(sign(&nonce));
+                auth
+            });
+            async move { auth.ok_or_else(|| async_nats::AuthError::new(NOT_A_NONCE)) }
+        })
     }
 }
 
@@ -334,7 +359,7 @@ mod tests {
         let broker = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("tls://{}", broker.local_addr().unwrap());
         let mut options = Options::command("test", vec![Server::parse(&url, true).unwrap()]);
-        options.secret = Some(Secret::new("token".to_owned(), |_| vec![0; 64]));
+        options.secret = Some(Secret::new(|| "token".to_owned(), |_| vec![0; 64]));
         let answering = async {
             let (mut stream, _) = broker.accept().await.unwrap();
             let info = "INFO {\"server_id\":\"A\",\"server_name\":\"a\",\"host\":\"\",\"port\":1,\"version\":\"2.15.1\",\"go\":\"go\",\"headers\":true,\"max_payload\":1024,\"proto\":1,\"client_id\":1,\"nonce\":\"Z3VkZW4gdGFnIQ\"}\r\n";

@@ -119,11 +119,17 @@ impl Journal {
     }
 }
 
+/// What the broker says when the token of a connection is over. A renewed one is used for the next connection.
+const TOKEN_OVER: &str = "User Authentication Expired";
+
 fn log(event: &Event) {
     match event {
         Event::Connected => tracing::info!("connected to the broker"),
         Event::Disconnected => tracing::warn!("lost the broker, trying to come back"),
         Event::SlowConsumer => tracing::warn!("a message was dropped: subscription buffer full"),
+        Event::Refused(why) if why.contains(TOKEN_OVER) => {
+            tracing::info!("the broker ends the connection, because its token is over");
+        }
         Event::Refused(why) => tracing::error!(%why, "the broker refuses us"),
         Event::Unreachable(why) => tracing::warn!(%why, "the broker cannot be reached"),
         Event::Closed => tracing::debug!("connection to the broker closed"),

@@ -15,6 +15,7 @@ use crate::identity::{Identity, Name};
 use crate::sign::{SealError, Signer};
 use crate::token::claims::User;
 use crate::token::encode::{self, IssueError, Validity};
+use crate::token::life::TokenLife;
 use crate::token::{KeyPair, PublicKey, Seconds, TokenCache, TokenError, Trust};
 
 /// How long somebody waits who needs another's agreement, in milliseconds.
@@ -27,7 +28,7 @@ pub struct Offer {
     pub collectives: Vec<Name>,
     /// Where the fleet's broker is; empty for where the newcomer is already.
     pub urls: Vec<String>,
-    /// How long a node's token is valid; nothing for ever.
+    /// How long a node's token is valid, at most 90 days; nothing for ever.
     pub lifetime: Option<Seconds>,
     /// Whether nodes come in to be provisioned further.
     pub provisioning: bool,
@@ -130,6 +131,21 @@ impl<R: Roll> Enroller<R> {
         &self.roll
     }
 
+    /// The fleet's account token that it goes by.
+    pub fn fleet(&self) -> Arc<Trust> {
+        current(&self.fleet)
+    }
+
+    /// How long the token of a node is valid; `None` for ever.
+    pub fn lifetime(&self) -> Option<Seconds> {
+        self.offer.lifetime
+    }
+
+    /// The key that signs nodes.
+    pub fn node_role(&self) -> &KeyPair {
+        &self.node_role
+    }
+
     /// Takes over a newer token of the newcomers' account, with its revocations.
     pub fn update_newcomers(&self, token: &str) -> Result<(), TokenError> {
         update(&self.newcomers, token)
@@ -199,11 +215,13 @@ impl<R: Roll> Enroller<R> {
         {
             return Ok(refused(Reason::NameTaken, in_use(&hello.identity)));
         }
+        let life = self.offer.lifetime;
         let entry = Entry {
             identity: hello.identity.clone(),
             key: hello.key,
             credential: Some(wish.sender.key),
             at: now,
+            life: life.map(|lifetime| TokenLife::beginning(lifetime, now)),
             released: false,
             revoked: false,
             former: Vec::new(),
@@ -220,7 +238,7 @@ impl<R: Roll> Enroller<R> {
             Claimed::Taken(_) => return Ok(refused(Reason::NameTaken, taken(&hello.identity))),
             Claimed::Revoked => return Ok(refused(Reason::Revoked, revoked(hello))),
         }
-        Ok(match self.welcome(wish, now) {
+        Ok(match self.welcome(wish, entry.life, now) {
             Ok(welcome) => Outcome::Welcome(Box::new(welcome)),
             Err(error) => refused(
                 Reason::Trouble,
@@ -229,14 +247,19 @@ impl<R: Roll> Enroller<R> {
         })
     }
 
-    fn welcome(&self, wish: &OpenHello, now: Millis) -> Result<Welcome, IssueError> {
+    fn welcome(
+        &self,
+        wish: &OpenHello,
+        life: Option<TokenLife>,
+        now: Millis,
+    ) -> Result<Welcome, IssueError> {
         let fleet = current(&self.fleet);
         let hello = &wish.hello;
         let token = issue(
             &hello.identity,
             hello.key,
             fleet.account(),
-            self.offer.lifetime,
+            life,
             &self.node_role,
             now,
         )?;
@@ -257,14 +280,13 @@ pub fn issue(
     name: &Identity,
     key: PublicKey,
     account: PublicKey,
-    lifetime: Option<Seconds>,
+    life: Option<TokenLife>,
     node_role: &KeyPair,
     now: Millis,
 ) -> Result<String, IssueError> {
-    let issued_at = now / 1000;
     let validity = Validity {
-        issued_at,
-        expires: lifetime.map(|lifetime| issued_at.saturating_add(lifetime)),
+        issued_at: now / 1000,
+        expires: life.map(|life| life.expires),
     };
     encode::user(
         name,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::Millis;
 use crate::identity::Identity;
 use crate::token::PublicKey;
+use crate::token::life::TokenLife;
 
 /// A name, and the key that has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +21,9 @@ pub struct Entry {
     pub credential: Option<PublicKey>,
     /// When a token of the key was last issued, by the clock of the issuer.
     pub at: Millis,
+    /// How long the key's newest token lives; `None` for a token that never ends, and for a name that is no node's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<TokenLife>,
     /// Whether another key may have the name from now on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
@@ -53,6 +57,11 @@ impl Entry {
     /// Whether a bootstrapping machine with this key had the name before, and may come back.
     pub fn is_held_by(&self, key: PublicKey) -> bool {
         self.is_enrolled() && self.key == key && !self.released && !self.revoked
+    }
+
+    /// Whether the key may be given further tokens.
+    pub fn is_renewable(&self) -> bool {
+        !self.released && !self.revoked
     }
 
     /// What the enroller may do with the name for the key in `wanted`.

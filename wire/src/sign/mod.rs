@@ -25,7 +25,7 @@ pub use open::{
     open_reply, open_request,
 };
 pub use refusal::Refusal;
-pub use seal::{SealError, Signer, seal};
+pub use seal::{RenewError, SealError, Signer, seal};
 
 use crate::limits;
 

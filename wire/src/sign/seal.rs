@@ -1,6 +1,7 @@
 //! Seals a body: writes it once, signs those bytes, and puts the envelope around them.
 
 use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,15 +9,49 @@ use serde::Serialize;
 
 use super::Kind;
 use crate::identity::{Identity, NameError};
+use crate::limits;
 use crate::sealed::SealedError;
 use crate::token::claims::{Claims, User};
-use crate::token::{Creds, KeyPair, PublicKey};
+use crate::token::decode::decode;
+use crate::token::{Creds, KeyPair, PublicKey, Seconds, TokenError};
 
-/// Who seals: a key, and the token that tells the others what it may do.
+/// Who seals: a key, and the token that tells the others what it may do. Clones share the token, so that a renewed one reaches all of them.
 #[derive(Clone)]
 pub struct Signer {
     identity: Identity,
-    creds: Creds,
+    key: KeyPair,
+    current: Arc<RwLock<CurrentToken>>,
+}
+
+/// The token in use.
+#[derive(Clone)]
+struct CurrentToken {
+    text: Arc<str>,
+    claims: Arc<Claims<User>>,
+}
+
+/// Why a token does not take the place of the current one.
+#[derive(Debug, thiserror::Error)]
+pub enum RenewError {
+    /// It cannot be read.
+    #[error("the renewed token is not usable")]
+    Token(#[from] TokenError),
+    /// It is of another party.
+    #[error("the renewed token is about {name} with the key {key}, not about this party")]
+    Foreign {
+        /// The name in it.
+        name: String,
+        /// The key in it.
+        key: PublicKey,
+    },
+    /// It does not live longer.
+    #[error("the renewed token ends at {found}, and the current one at {current}")]
+    NotLonger {
+        /// When the current one ends; 0 is never.
+        current: Seconds,
+        /// When it ends.
+        found: Seconds,
+    },
 }
 
 /// Why nothing was sealed.
@@ -42,7 +77,15 @@ impl Signer {
     /// A signer with these credentials. Their name must be an identity.
     pub fn new(creds: Creds) -> Result<Self, NameError> {
         let identity = Identity::parse(&creds.claims().name)?;
-        Ok(Self { identity, creds })
+        let current = CurrentToken {
+            text: creds.jwt().into(),
+            claims: Arc::new(creds.claims().clone()),
+        };
+        Ok(Self {
+            identity,
+            key: creds.key().clone(),
+            current: Arc::new(RwLock::new(current)),
+        })
     }
 
     /// The name in the token.
@@ -52,22 +95,57 @@ impl Signer {
 
     /// The public key in the token; below it is the inbox.
     pub fn public(&self) -> PublicKey {
-        self.creds.claims().sub
+        self.key.public()
     }
 
-    /// The token, for opening a connection.
-    pub fn token(&self) -> &str {
-        self.creds.jwt()
+    /// The token in use, for opening a connection.
+    pub fn token(&self) -> Arc<str> {
+        self.current().text
     }
 
     /// What the token says; the broker and every peer verify it, the signer does not.
-    pub fn claims(&self) -> &Claims<User> {
-        self.creds.claims()
+    pub fn claims(&self) -> Arc<Claims<User>> {
+        self.current().claims
+    }
+
+    /// Uses another token of the same name, key and issuing account from now on, if it ends later than the current one. Whether its issuer
+    /// signed it, the caller verifies.
+    pub fn renew(&self, token: &str) -> Result<(), RenewError> {
+        let decoded = decode::<User>(token)?;
+        let claims = decoded.unverified();
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let known = &current.claims;
+        let is_own = claims.sub == known.sub
+            && claims.name == known.name
+            && claims.nats.issuer_account == known.nats.issuer_account;
+        if !is_own {
+            return Err(RenewError::Foreign {
+                name: claims.name.chars().take(limits::IDENTITY_BYTES).collect(),
+                key: claims.sub,
+            });
+        }
+        // 0 is never.
+        if known.exp == 0 || (claims.exp != 0 && claims.exp <= known.exp) {
+            return Err(RenewError::NotLonger {
+                current: known.exp,
+                found: claims.exp,
+            });
+        }
+        *current = CurrentToken {
+            text: token.into(),
+            claims: Arc::new(claims.clone()),
+        };
+        Ok(())
     }
 
     /// The key, for signing the broker's nonce.
     pub fn key(&self) -> &KeyPair {
-        self.creds.key()
+        &self.key
+    }
+
+    fn current(&self) -> CurrentToken {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.clone()
     }
 }
 
@@ -108,4 +186,59 @@ pub fn seal(kind: Kind, body: &impl Serialize, signer: &Signer) -> Result<Vec<u8
     envelope.extend_from_slice(body);
     envelope.push(b'}');
     Ok(envelope)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RenewError, Signer};
+    use crate::identity::Identity;
+    use crate::token::claims::User;
+    use crate::token::encode::{self, Validity};
+    use crate::token::{Creds, KeyKind, KeyPair};
+
+    fn token(name: &str, key: u8, account: u8, expires: Option<u64>) -> (String, KeyPair) {
+        let [role, account] =
+            [9, account].map(|seed| KeyPair::from_raw(KeyKind::Account, &[seed; 32]));
+        let pair = KeyPair::from_raw(KeyKind::User, &[key; 32]);
+        let user = User::new(account.public(), Vec::new());
+        let validity = Validity {
+            issued_at: 100,
+            expires,
+        };
+        let name = Identity::parse(name).unwrap();
+        let text = encode::user(&name, pair.public(), user, validity, &role).unwrap();
+        (text, pair)
+    }
+
+    #[test]
+    fn a_token_is_replaced_by_one_of_the_same_party_that_ends_later_in_all_clones() {
+        let (first, pair) = token("web1", 1, 1, Some(1_000));
+        let signer = Signer::new(Creds::new(&first, pair).unwrap()).unwrap();
+        let clone = signer.clone();
+        for (other, why) in [
+            (token("web2", 1, 1, Some(2_000)), "name"),
+            (token("web1", 2, 1, Some(2_000)), "key"),
+            (token("web1", 1, 2, Some(2_000)), "account"),
+        ] {
+            let refused = signer.renew(&other.0);
+            assert!(matches!(refused, Err(RenewError::Foreign { .. })), "{why}");
+        }
+        for expires in [999, 1_000] {
+            let refused = signer.renew(&token("web1", 1, 1, Some(expires)).0);
+            assert!(matches!(refused, Err(RenewError::NotLonger { .. })));
+        }
+        assert!(matches!(signer.renew("x.y.z"), Err(RenewError::Token(_))));
+        assert_eq!(&*clone.token(), first);
+        for expires in [Some(1_001), None] {
+            let (renewed, _) = token("web1", 1, 1, expires);
+            signer.renew(&renewed).unwrap();
+            assert_eq!(&*clone.token(), renewed);
+            assert_eq!(clone.claims().exp, expires.unwrap_or(0));
+        }
+        let refused = signer.renew(&token("web1", 1, 1, Some(u64::MAX)).0);
+        assert!(
+            matches!(refused, Err(RenewError::NotLonger { .. })),
+            "no end is the longest"
+        );
+    }
 }

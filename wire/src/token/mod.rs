@@ -17,6 +17,7 @@ pub mod decode;
 pub mod encode;
 mod error;
 pub mod head;
+pub mod life;
 pub mod nkey;
 pub mod permission;
 pub mod scope;

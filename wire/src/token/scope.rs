@@ -168,9 +168,7 @@ fn node_publishes() -> Vec<String> {
 }
 
 fn node_subscribes() -> Vec<String> {
-    let renewed = stores::renewed_token(OWN_NAME);
     let mut subjects = trust_changes();
-    subjects.push(subject::bucket_changes(stores::TRUST.name, &renewed));
     subjects.push(subject::bucket_changes(stores::PERMITS.name, ">"));
     subjects
 }

@@ -77,7 +77,7 @@ fn outcome(world: &World, proposal: &Proposal, request: &Request) -> Result<(), 
     let approved = open(world, &approved(&sealed, &anna))?;
     let token = TokenCache::default();
     let verified = token
-        .verify_user(&world.trust, caller.token(), NOW)
+        .verify_user(&world.trust, &caller.token(), NOW)
         .unwrap();
     approved.covers(request, &verified, NOW, secret)
 }

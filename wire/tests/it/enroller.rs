@@ -205,6 +205,7 @@ fn issued(called: &str, node: &KeyPair) -> Entry {
         key: node.public(),
         credential: None,
         at: NOW,
+        life: None,
         released: false,
         revoked: false,
         former: Vec::new(),

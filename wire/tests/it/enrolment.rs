@@ -283,7 +283,12 @@ fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
             time,
             ..hello(called, &node, &bootstrap)
         },
-        sender: Arc::new(place.newcomers.verify_user(bootstrap.token(), NOW).unwrap()),
+        sender: Arc::new(
+            place
+                .newcomers
+                .verify_user(&bootstrap.token(), NOW)
+                .unwrap(),
+        ),
         ticket: Ticket::of(&WEB.map(str::to_owned)).unwrap(),
     };
     let good = wish("web-1.example.com", NOW);
@@ -292,6 +297,7 @@ fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
         key: node.public(),
         credential: Some(bootstrap.public()),
         at: NOW,
+        life: None,
         released,
         revoked: false,
         former: Vec::new(),

@@ -105,7 +105,7 @@ fn replies(world: &World, count: u8, forged: &[(u8, u8)]) -> Vec<Vec<u8>> {
                 let other = world.signer(Role::Node, "other", n);
                 let swap = |token: &str| token.rsplit_once('.').unwrap().1.to_owned();
                 bytes = text
-                    .replace(&swap(signer.token()), &swap(other.token()))
+                    .replace(&swap(&signer.token()), &swap(&other.token()))
                     .into_bytes();
             }
             bytes

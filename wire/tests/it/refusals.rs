@@ -189,7 +189,7 @@ fn tampering_is_noticed() {
         (text.replace("\"rip\"", "\"rap\""), "bad_signature"),
         (text.replace("\"type\":", "\"type\": "), "bad_signature"),
         (
-            text.replace(world.caller().token(), other.token()),
+            text.replace(&*world.caller().token(), &other.token()),
             "bad_signature",
         ),
         (
@@ -207,7 +207,7 @@ fn tampering_is_noticed() {
         assert_eq!(word(&world, changed.as_bytes(), ALL), word_, "{changed}");
     }
     // The same key under a token of another role: the message is still alice's own, and so it passes.
-    let again = text.replace(world.caller().token(), stronger.token());
+    let again = text.replace(&*world.caller().token(), &stronger.token());
     let cache = TokenCache::default();
     assert!(open_request(again.as_bytes(), &broadcast(), &world.trust, &cache, NOW).is_ok());
 }

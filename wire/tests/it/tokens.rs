@@ -304,15 +304,16 @@ fn a_token_that_was_vouched_for_is_judged_all_the_same() {
     let node = world.signer(Role::Node, "db1.acme.net", 50);
     let token = node.token();
     let met = TokenCache::default();
-    met.verify_user(&world.trust, token, NOW).unwrap();
+    met.verify_user(&world.trust, &token, NOW).unwrap();
     let bytes = met.vouch(&world.trust, &keeper, NOW).unwrap();
 
     let later = TokenCache::default();
     assert_eq!(later.recall(&world.trust, keeper.public(), &bytes, NOW), 1);
-    later.verify_user(&world.trust, token, NOW).unwrap();
+    later.verify_user(&world.trust, &token, NOW).unwrap();
     // Its signature was not looked at again, and any other token's is.
     let other = world.signer(Role::Node, "db2.acme.net", 51);
-    let (content, _) = other.token().rsplit_once('.').unwrap();
+    let other_token = other.token();
+    let (content, _) = other_token.rsplit_once('.').unwrap();
     let (_, signature) = token.rsplit_once('.').unwrap();
     let forged = format!("{content}.{signature}");
     let refused = later.verify_user(&world.trust, &forged, NOW);
@@ -330,7 +331,7 @@ fn a_token_that_was_vouched_for_is_judged_all_the_same() {
     let later = TokenCache::default();
     assert_eq!(later.recall(&changed, keeper.public(), &bytes, NOW), 0);
     assert_eq!(later.recall(&world.trust, other.public(), &bytes, NOW), 0);
-    let refused = later.verify_user(&changed, token, NOW);
+    let refused = later.verify_user(&changed, &token, NOW);
     assert!(
         matches!(refused, Err(TokenError::Revoked { .. })),
         "{refused:?}"

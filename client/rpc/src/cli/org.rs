@@ -7,7 +7,8 @@ use clap::{Args, Subcommand};
 use muster_wire::identity::{Identity, Name};
 use muster_wire::token::scope;
 
-use crate::organisation::{Kind, lifetime};
+use crate::organisation::Kind;
+use crate::organisation::lifetime::{self, Expiry};
 
 const WHERE: &str =
     "Directory of the organisation [env: MUSTER_ORG; else the current directory, if it is one]";
@@ -123,9 +124,10 @@ pub struct Party {
     /// Which organisation.
     #[command(flatten)]
     pub place: Where,
-    /// How long the credentials are valid, as in 12h, 30d, 2w; for ever when left out
-    #[arg(long, value_name = "TIME", value_parser = lifetime::parse)]
-    pub expires: Option<Duration>,
+    /// How long the credentials are valid, as in 12h, 30d, 2w or never; when left out 90d for a node if machines are enrolled, since the
+    /// enroller renews them, and never for all others
+    #[arg(long, value_name = "TIME", value_parser = Expiry::parse)]
+    pub expires: Option<Expiry>,
     /// New credentials although there are some already; those stay valid until they are revoked
     #[arg(long)]
     pub renew: bool,

@@ -125,7 +125,7 @@ impl World {
     fn allowed(&self, subject: &str) -> Option<String> {
         let claims = self.signer.claims();
         let template = self.trust.template(&claims.iss)?;
-        let found = permission(&template.publish, claims, subject)?;
+        let found = permission(&template.publish, &claims, subject)?;
         Some(format!(
             "{} (from {} in the scope)",
             found.pattern, found.line
@@ -134,7 +134,7 @@ impl World {
 
     fn caller(&self) -> Caller {
         let claims = self.signer.claims();
-        let verified = self.trust.verify_user(self.signer.token(), clock::now());
+        let verified = self.trust.verify_user(&self.signer.token(), clock::now());
         Caller {
             name: claims.name.clone(),
             key: claims.sub.to_string(),

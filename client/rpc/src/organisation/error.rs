@@ -173,6 +173,11 @@ pub enum OrganisationError {
     /// Nobody has this name or key.
     #[error("nobody was ever issued credentials as `{0}`")]
     Unknown(String),
+    /// A revoked node whose token an enroller signed.
+    #[error(
+        "the token of `{0}` was signed by an enroller, and is not kept here; `rpc org list` has its key and its end"
+    )]
+    TokenElsewhere(String),
     /// There is no account for newcomers yet.
     #[error("this organisation has no account for newcomers yet")]
     NoNewcomers,

@@ -1,5 +1,6 @@
 //! Issues credentials. They are recorded before they are written: nobody has a key that cannot be found and revoked.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::token::claims::User;
 use muster_wire::token::encode::{self, Validity};
-use muster_wire::token::{Creds, KeyKind, KeyPair, scope};
+use muster_wire::token::{Creds, KeyKind, KeyPair, PublicKey, scope};
 
 use super::{Key, Kind, Lock, Organisation, OrganisationError, Realm, Record, State, ledger};
 use crate::files;
@@ -110,6 +111,19 @@ impl Organisation {
             creds,
             path,
         })
+    }
+
+    /// Adds the records of nodes that an enroller let in. One whose key is recorded already is left out.
+    pub fn record_enrolled(
+        &self,
+        _lock: &Lock,
+        records: impl Iterator<Item = Record>,
+    ) -> Result<(), OrganisationError> {
+        let known: BTreeSet<PublicKey> = self.records()?.iter().map(|known| known.key).collect();
+        for record in records.filter(|record| !known.contains(&record.key)) {
+            ledger::append(&self.layout().ledger(), &record)?;
+        }
+        Ok(())
     }
 
     /// Credentials that exist for one purpose, for a minute, and in memory only.

@@ -9,6 +9,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use muster_wire::identity::Identity;
 use muster_wire::token::claims::Account;
+use muster_wire::token::life::TokenLife;
 use muster_wire::token::{PublicKey, Seconds};
 use serde::{Deserialize, Serialize};
 
@@ -91,7 +92,7 @@ pub struct Record {
     /// Until when; nothing for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Seconds>,
-    /// The token itself, which says what the party may do.
+    /// The token itself, which says what the party may do; empty for a node that an enroller let in and that was revoked here.
     pub token: String,
 }
 
@@ -119,6 +120,15 @@ impl fmt::Display for State {
 }
 
 impl Record {
+    /// The life of a node's token, if it ends. Tokens of others are not renewed.
+    pub fn life(&self) -> Option<TokenLife> {
+        let expires = self.expires.filter(|_| self.kind == Kind::Node)?;
+        Some(TokenLife {
+            expires,
+            lifetime: expires.saturating_sub(self.issued_at),
+        })
+    }
+
     /// When the account voided this key, if it did: the instant up to which tokens are void.
     pub fn revoked_at(&self, account: &Account) -> Option<Seconds> {
         let of = |key: &str| account.revocations.get(key).copied();

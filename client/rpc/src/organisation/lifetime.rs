@@ -4,6 +4,33 @@ use std::time::Duration;
 
 const DAY: u64 = 24 * 60 * 60;
 
+/// When credentials end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    /// Not by themselves.
+    Never,
+    /// After this time.
+    After(Duration),
+}
+
+impl Expiry {
+    /// Reads `never`, or a time as [`parse`] does.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "never" => Ok(Self::Never),
+            time => parse(time).map(Self::After),
+        }
+    }
+
+    /// The time, if they end.
+    pub fn lifetime(self) -> Option<Duration> {
+        match self {
+            Self::Never => None,
+            Self::After(time) => Some(time),
+        }
+    }
+}
+
 /// Reads a number with its unit: s, m, h, d, w or y (365 days).
 pub fn parse(text: &str) -> Result<Duration, String> {
     let help =

@@ -18,8 +18,8 @@ use super::{Kind, Organisation, OrganisationError, Realm, Record, State};
 /// An open connection to the store of names. `close` ends it.
 #[derive(Debug)]
 pub struct NameRegister {
-    bus: Bus,
-    names: NameStore,
+    pub(super) bus: Bus,
+    pub(super) names: NameStore,
 }
 
 impl Organisation {
@@ -46,8 +46,7 @@ impl Organisation {
     }
 
     /// Writes every name of the fleet that the organisation ever issued, marks those that were revoked, and says that all are written.
-    /// Returns enrolled keys whose revocation in `trust` is older than the last token that the enroller issued to them: the
-    /// revocation has to be made again.
+    /// Returns keys whose revocation in `trust` is older than the last token that was issued to them: the revocation has to be made again.
     pub async fn push_names(
         &self,
         trust: &Trust,
@@ -57,11 +56,11 @@ impl Organisation {
         let revocations = &trust.claims().nats.revocations;
         let entries = register.names.list().await?;
         let mut outdated = Vec::new();
-        for entry in entries.iter().filter(|entry| entry.is_enrolled()) {
+        for entry in &entries {
             let Some(until) = revocations.get(&entry.key.to_string()) else {
                 continue;
             };
-            if !entry.revoked {
+            if entry.is_enrolled() && !entry.revoked {
                 register.mark_revoked(&entry.identity, &[entry.key]).await?;
             }
             if entry.at / 1000 > *until {
@@ -74,7 +73,10 @@ impl Organisation {
             .collect();
         for (name, entry) in self.issued_names(trust)? {
             let is_written = known.get(&name).is_some_and(|held| {
-                held.is_enrolled() || held.released || held.revoked == entry.revoked
+                let is_same = held.key == entry.key
+                    && held.revoked == entry.revoked
+                    && held.life.is_some() == entry.life.is_some();
+                held.is_enrolled() || held.released || is_same
             });
             if !is_written {
                 register.write_issued(&entry).await?;
@@ -184,6 +186,7 @@ fn issued_entry(record: &Record, revoked: bool) -> Entry {
         key: record.key,
         credential: None,
         at: record.issued_at.saturating_mul(1000),
+        life: record.life(),
         released: false,
         revoked,
         former: Vec::new(),

@@ -2,7 +2,7 @@
 //!
 //! The broker drops revoked parties by itself as soon as it has the token.
 
-use muster_bus::{Bus, BusError, Bytes, Options, Secret, Server, StoreError};
+use muster_bus::{Bus, BusError, Bytes, Options, RenewalError, Secret, Server, StoreError};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::stores;
@@ -44,6 +44,9 @@ pub enum PushError {
     /// The broker keeps nothing.
     #[error("the fleet's stores cannot be made")]
     Stores(#[from] StoreError),
+    /// Tokens of nodes could not be renewed.
+    #[error("tokens of nodes were not renewed")]
+    Renewal(#[from] RenewalError),
     /// The broker does not take it.
     #[error("the broker does not take the account's token: {0}")]
     Refused(String),
@@ -116,8 +119,9 @@ impl Organisation {
         Ok(bus.close().await?)
     }
 
-    /// Removes what these nodes wrote into the bucket of run permits: they hold no place any more. It reads nothing of theirs.
-    pub async fn clear_permits(&self, nodes: &[&Identity], now: Millis) -> Result<(), PushError> {
+    /// Removes the renewed tokens of these nodes, and what they wrote into the bucket of run permits: they hold no place any more. It
+    /// reads nothing of theirs.
+    pub async fn clear_nodes(&self, nodes: &[&Identity], now: Millis) -> Result<(), PushError> {
         if nodes.is_empty() {
             return Ok(());
         }
@@ -131,6 +135,13 @@ impl Organisation {
             let keys = nodes.iter().map(|node| stores::permit_keys(node.as_str()));
             for key in keys.flatten() {
                 bucket.delete(&key).await?;
+            }
+            let tokens = bus.bucket(stores::TRUST.name);
+            for node in nodes {
+                let key = stores::renewed_token(node.as_str());
+                if tokens.get_once(&key).await?.is_some() {
+                    tokens.delete(&key).await?;
+                }
             }
         }
         Ok(bus.close().await?)
@@ -177,8 +188,9 @@ impl Organisation {
             servers.collect::<Result<_, _>>()?,
         );
         let key = creds.key().clone();
+        let token = creds.jwt().to_owned();
         let sign = move |nonce: &[u8]| key.sign(nonce).to_bytes().to_vec();
-        options.secret = Some(Secret::new(creds.jwt().to_owned(), sign));
+        options.secret = Some(Secret::new(move || token.clone(), sign));
         options.inbox_prefix = Some(subject::inbox_prefix(&creds.key().public().to_string()));
         options.authority = broker.tls.then(|| self.layout().authority());
         Ok(options)

@@ -33,7 +33,7 @@ impl Log {
             (signer_time(), TIME.to_owned()),
             signer.identity().clone(),
             signer.public(),
-            signer.token().to_owned(),
+            signer.token().to_string(),
             account.trim().to_owned(),
         );
         let mut position = Position::START;

@@ -114,9 +114,9 @@ impl Broker {
         let text = fs::read_to_string(world.org().join(creds)).unwrap();
         let creds = Creds::parse(&text).unwrap();
         let mut options = Options::command("test", vec![Server::parse(&self.url, true).unwrap()]);
-        let key = creds.key().clone();
+        let (token, key) = (creds.jwt().to_owned(), creds.key().clone());
         let sign = move |nonce: &[u8]| key.sign(nonce).to_bytes().to_vec();
-        options.secret = Some(Secret::new(creds.jwt().to_owned(), sign));
+        options.secret = Some(Secret::new(move || token.clone(), sign));
         options.inbox_prefix = Some(subject::inbox_prefix(&creds.key().public().to_string()));
         options.authority = Some(world.org().join("ca.pem")).filter(|path| path.exists());
         options.connect().await

@@ -5,7 +5,9 @@ use std::fs;
 use muster_bus::{Bus, NameStore};
 use muster_wire::enrol::Entry;
 use muster_wire::identity::Identity;
+use muster_wire::limits::NODE_TOKEN_SECONDS;
 use muster_wire::stores::PROVISION;
+use muster_wire::token::life::TokenLife;
 use muster_wire::token::{KeyKind, KeyPair, PublicKey, Trust};
 
 use crate::broker::{Broker, nats_server};
@@ -51,6 +53,7 @@ impl Fleet {
             key,
             credential: Some(KeyPair::generate(KeyKind::User).unwrap().public()),
             at: now(),
+            life: Some(TokenLife::beginning(NODE_TOKEN_SECONDS, now())),
             released: false,
             revoked: false,
             former: Vec::new(),
@@ -161,6 +164,8 @@ async fn an_enrolled_node_is_revoked_by_its_name_and_stays_out_until_its_name_is
         assert!(told.contains(&format!("node {name} (key {key})")), "{told}");
         assert!(!told.contains("neither here"), "{told}");
         assert!(fleet.trust().has_revocation(&key));
+        // Listed with its end, so that the revocation can be removed one day.
+        assert!(fleet.world.states().contains(&pair(name, "revoked")));
         let entry = fleet.entry(name).await.unwrap();
         assert!(entry.revoked && !entry.released, "{entry:?}");
     }
@@ -204,4 +209,45 @@ async fn a_push_marks_revoked_names_and_revokes_a_key_that_was_enrolled_since() 
         until(&fleet) >= revoked + 5,
         "the later token is revoked, too"
     );
+}
+
+#[tokio::test]
+async fn a_push_renews_tokens_that_are_due_and_a_revocation_voids_renewed_ones() {
+    let fleet = Fleet::new().await;
+    fleet.world.ok(&["org", "push"]);
+    let name = "web2.acme.net";
+    fleet
+        .world
+        .ok(&["org", "add", "node", name, "--expires", "9s"]);
+    let first = fleet.entry(name).await.unwrap();
+    let patience = std::time::Duration::from_secs(20);
+    let pushed = async {
+        while !talk(&fleet.world.rpc(&["org", "push"])).contains(name) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(patience, pushed).await.unwrap();
+    let renewed = fleet.entry(name).await.unwrap();
+    assert_eq!(renewed.key, first.key);
+    let ends = |entry: &Entry| entry.life.unwrap().expires;
+    assert!(ends(&renewed) > ends(&first), "{renewed:?}");
+    assert!(fleet.world.states().contains(&pair(name, "valid")));
+    // An enroller has renewed it since, by a clock that is ahead.
+    let entry = Entry {
+        at: renewed.at + 60_000,
+        ..renewed
+    };
+    fleet.put(&entry).await;
+    fleet.world.ok(&["org", "revoke", name, "--yes"]);
+    let until = fleet.trust().claims().nats.revocations[&first.key.to_string()];
+    assert!(until >= entry.at / 1000, "{until}");
+
+    // Nodes get an end where an enroller renews them, unless it is said otherwise.
+    fleet.world.ok(&["org", "add", "node", "web3.acme.net"]);
+    let add = ["org", "add", "node", "web4.acme.net", "--expires", "never"];
+    fleet.world.ok(&add);
+    let life = |entry: Option<Entry>| entry.unwrap().life;
+    let lifetime = life(fleet.entry("web3.acme.net").await).map(|life| life.lifetime);
+    assert_eq!(lifetime, Some(90 * 24 * 60 * 60));
+    assert_eq!(life(fleet.entry("web4.acme.net").await), None);
 }

@@ -1,7 +1,10 @@
 //! `rpc org add`: makes credentials. The path of what was made is printed as data.
 
+use std::time::Duration;
+
 use muster_wire::bundle::SIGN_TAG;
 use muster_wire::identity::Name;
+use muster_wire::limits::NODE_TOKEN_SECONDS;
 use muster_wire::token::scope::Grant;
 
 use super::names;
@@ -14,6 +17,9 @@ use crate::printer::{GOOD, Printer};
 
 /// The agent that everybody may ask: without it a node cannot even be found.
 const ALWAYS: &str = "rpcutil";
+
+/// How long the credentials of a node are valid where an enroller renews them.
+const RENEWED_LIFETIME: Duration = Duration::from_secs(NODE_TOKEN_SECONDS);
 
 /// Runs it.
 pub async fn run(
@@ -44,6 +50,12 @@ pub async fn run(
         out,
         ..
     } = party;
+    let now = clock::now();
+    let expires = match expires {
+        Some(expiry) => expiry.lifetime(),
+        None if kind == Kind::Node && organisation.has_enroller(now)? => Some(RENEWED_LIFETIME),
+        None => None,
+    };
     let order = Order {
         kind,
         name,
@@ -52,7 +64,6 @@ pub async fn run(
         renew,
         out,
     };
-    let now = clock::now();
     let prepared = organisation.prepare(&lock, &order, now)?;
     names::reserve(&organisation, prepared.record(), now).await?;
     let issued = organisation.record(&lock, prepared)?;

@@ -24,6 +24,7 @@ pub async fn run(
                 "{GOOD}made{GOOD:#} the stores for run permits and provisioning, where they were missing"
             ));
             names(organisation, printer).await?;
+            renew(organisation, printer).await?;
         }
         Err(error) => printer.warn(format_args!(
             "no stores for run permits and provisioning: {}",
@@ -65,6 +66,21 @@ async fn names(organisation: &Organisation, printer: &Printer) -> Result<(), Err
         ));
     }
     token(organisation, printer).await.map(drop)
+}
+
+/// Renews the tokens of nodes that have used a third of their life.
+async fn renew(organisation: &Organisation, printer: &Printer) -> Result<(), Error> {
+    let lock = organisation.lock()?;
+    let renewed = organisation.renew_tokens(&lock, clock::now()).await?;
+    match renewed.as_slice() {
+        [] => {}
+        [node] => printer.say(format_args!("{GOOD}renewed{GOOD:#} the token of {node}")),
+        nodes => printer.say(format_args!(
+            "{GOOD}renewed{GOOD:#} the tokens of {} nodes",
+            nodes.len()
+        )),
+    }
+    Ok(())
 }
 
 /// Gives the tokens to the broker, and the fleet's to its nodes and callers.

@@ -61,6 +61,8 @@ pub async fn run(
         }
         return Ok(Exit::Passed);
     }
+    let enrolled = void.iter().filter_map(RevokedKey::enrolled_record);
+    organisation.record_enrolled(&lock, enrolled)?;
     for realm in [Realm::Fleet, Realm::Newcomers] {
         let of_realm = void.iter().filter(|revoked| revoked.realm == realm);
         let keys: Vec<_> = of_realm
@@ -167,7 +169,7 @@ async fn push(
                 .map(|(_, name)| name)
                 .take(MAX_CLEARED)
                 .collect();
-            if let Err(error) = organisation.clear_permits(&nodes, clock::now()).await {
+            if let Err(error) = organisation.clear_nodes(&nodes, clock::now()).await {
                 printer.warn(format_args!(
                     "run permits of revoked nodes stay until they lapse: {error}"
                 ));

@@ -109,6 +109,9 @@ fn party(
     record: &Record,
     now: Seconds,
 ) -> Result<PartyDocument, OrganisationError> {
+    if record.token.is_empty() {
+        return Err(OrganisationError::TokenElsewhere(record.name.to_string()));
+    }
     let path = organisation.layout().ledger();
     let decoded = decode::<User>(&record.token).and_then(Decoded::verify);
     let claims = decoded.map_err(|source| OrganisationError::Token { path, source })?;

@@ -6,6 +6,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use muster_wire::identity::Identity;
+use muster_wire::token::life::TokenLife;
 use muster_wire::token::{KeyKind, PublicKey, Seconds};
 
 use crate::cli::org::Revoke;
@@ -13,7 +14,8 @@ use crate::error::Error;
 use crate::files::{self, FileError};
 use crate::organisation::ledger::Finder;
 use crate::organisation::names::NameRegister;
-use crate::organisation::{Kind, Organisation, OrganisationError, Realm, Trusts};
+use crate::organisation::push::PushError;
+use crate::organisation::{Kind, Organisation, OrganisationError, Realm, Record, Trusts};
 
 /// Largest list of names that is read, in bytes.
 const LIST_BYTES: u64 = 16 * 1024 * 1024;
@@ -24,11 +26,26 @@ pub(super) struct RevokedKey {
     pub(super) key: PublicKey,
     /// When the newest token of the key was issued.
     pub(super) issued_at: Seconds,
+    /// The life of its newest token, if an enroller issued the key and the token ends.
+    pub(super) enrolled_life: Option<TokenLife>,
     /// Whose it is; nothing for a key that neither this directory nor the register has.
     pub(super) party: Option<(Kind, Identity)>,
 }
 
 impl RevokedKey {
+    /// A record for the organisation's list, which has none of an enrolled node: with it the revocation can be removed when the token is over.
+    pub(super) fn enrolled_record(&self) -> Option<Record> {
+        let (kind, name) = self.party.clone()?;
+        Some(Record {
+            kind,
+            name,
+            key: self.key,
+            issued_at: self.issued_at,
+            expires: Some(self.enrolled_life?.expires),
+            token: String::new(),
+        })
+    }
+
     /// Whether every token of the key that is known is revoked already.
     pub(super) fn is_revoked(&self, trusts: &Trusts) -> bool {
         let account = trusts.of(self.realm).map(|trust| &trust.claims().nats);
@@ -84,6 +101,7 @@ pub(super) async fn resolve(
                     realm: kind.map_or(Realm::Fleet, Kind::realm),
                     key,
                     issued_at: now,
+                    enrolled_life: None,
                     party: None,
                 });
                 continue;
@@ -96,12 +114,17 @@ pub(super) async fn resolve(
             let (name, kinds) = (party.clone(), vec![record.kind, Kind::Node]);
             return Err(OrganisationError::Ambiguous { name, kinds }.into());
         }
-        let issued = issued.into_iter().map(|record| RevokedKey {
-            realm: record.kind.realm(),
-            key: record.key,
-            issued_at: record.issued_at,
-            party: Some((record.kind, record.name.clone())),
-        });
+        let mut known = Vec::with_capacity(issued.len());
+        for record in issued {
+            known.push(RevokedKey {
+                realm: record.kind.realm(),
+                key: record.key,
+                issued_at: last_issued(register, record).await?,
+                enrolled_life: None,
+                party: Some((record.kind, record.name.clone())),
+            });
+        }
+        let issued = known.into_iter();
         for found in issued.chain(enrolled) {
             let issued_at = found.issued_at;
             let known = meant.entry(found.key.to_string()).or_insert(found);
@@ -109,6 +132,21 @@ pub(super) async fn resolve(
         }
     }
     Ok(meant.into_values().collect())
+}
+
+/// When the newest token of a key that was issued here was signed: an enroller may have renewed it.
+async fn last_issued(
+    register: Option<&NameRegister>,
+    record: &Record,
+) -> Result<Seconds, PushError> {
+    let Some(register) = register.filter(|_| record.life().is_some()) else {
+        return Ok(record.issued_at);
+    };
+    let entry = register.get(&record.name).await?;
+    let renewed = entry.filter(|entry| entry.key == record.key);
+    Ok(renewed.map_or(record.issued_at, |entry| {
+        record.issued_at.max(entry.at / 1000)
+    }))
 }
 
 /// The keys that an enroller issued under this name, or this one key.
@@ -130,6 +168,7 @@ async fn enrolled(
             realm: Realm::Fleet,
             key,
             issued_at: entry.at / 1000,
+            enrolled_life: entry.life,
             party: Some((Kind::Node, entry.identity.clone())),
         }));
     }

@@ -1,0 +1,88 @@
+//! Renews the tokens of nodes with `rpc org push`, and takes the renewed ones into the list of issued credentials, also those that an
+//! enroller has renewed.
+
+use std::collections::HashMap;
+
+use muster_bus::{Bucket, TokenRenewal};
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use muster_wire::stores::{TRUST, renewed_token};
+use muster_wire::token::claims::User;
+use muster_wire::token::decode::decode;
+use muster_wire::token::life::TokenLife;
+use muster_wire::token::{Seconds, Trust};
+
+use super::push::PushError;
+use super::{Key, Kind, Lock, Organisation, OrganisationError, Record, State, ledger};
+
+impl Organisation {
+    /// Renews every node's token of which a third of its life is over; returns the nodes. The broker has the names, so `push_names` comes
+    /// before.
+    pub async fn renew_tokens(
+        &self,
+        _lock: &Lock,
+        now: Millis,
+    ) -> Result<Vec<Identity>, PushError> {
+        let trust = self.trust()?;
+        let register = self.open_names(now).await?;
+        let tokens = register.bus.bucket(TRUST.name);
+        let renewal = TokenRenewal {
+            names: &register.names,
+            tokens: &tokens,
+            trust: &trust,
+            node_role: &self.key(Key::Node)?,
+        };
+        let renewed = renewal.renew_due(now).await?;
+        self.record_renewed(&trust, &tokens, now).await?;
+        register.close().await?;
+        Ok(renewed)
+    }
+
+    /// Adds tokens to the list of issued credentials that were renewed since.
+    async fn record_renewed(
+        &self,
+        trust: &Trust,
+        tokens: &Bucket,
+        now: Millis,
+    ) -> Result<(), PushError> {
+        let mut newest: HashMap<String, Seconds> = HashMap::new();
+        for record in self.records()? {
+            let is_node = record.kind == Kind::Node;
+            if let Some(expires) = record.expires.filter(|_| is_node)
+                && record.state(&trust.claims().nats, now / 1000) != State::Revoked
+            {
+                let known = newest.entry(record.key.to_string()).or_default();
+                *known = expires.max(*known);
+            }
+        }
+        if newest.is_empty() {
+            return Ok(());
+        }
+        for entry in tokens.list(&renewed_token(">")).await? {
+            let text = String::from_utf8_lossy(entry.value.as_deref().unwrap_or_default());
+            if let Some(record) = record_of(text.trim(), trust, now)
+                && let Some(known) = newest.get(&record.key.to_string())
+                && record.expires.is_some_and(|expires| expires > *known)
+            {
+                ledger::append(&self.layout().ledger(), &record)
+                    .map_err(OrganisationError::from)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The record of a renewed token; `None` for a token that no node is believed with.
+fn record_of(token: &str, trust: &Trust, now: Millis) -> Option<Record> {
+    let verified = trust.verify_user(token, now).ok()?;
+    let decoded = decode::<User>(token).ok()?;
+    let claims = decoded.unverified();
+    Some(Record {
+        kind: Kind::Node,
+        name: verified.identity,
+        key: verified.key,
+        issued_at: claims.iat,
+        expires: TokenLife::of_claims(claims).map(|life| life.expires),
+        token: token.to_owned(),
+    })
+}

@@ -1,0 +1,223 @@
+//! No action that its DDL marks as `read` starts a program that the caller names: each such action of each built-in agent, at a real
+//! daemon, with the path of a canary in every input, in the forms that shells and tools would run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use muster_ddl::BUILTIN;
+use muster_tests::organisation::Organisation;
+use muster_tests::rpcd::Home;
+use muster_wire::identity::Name;
+use muster_wire::request::Request;
+use muster_wire::status::Status;
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+use crate::ask::Caller;
+use crate::enrolled_names::await_log;
+
+/// Actions that this daemon cannot carry out, because their agent needs a service or a program that is not part of this test. Their inputs
+/// are still tried.
+const UNAVAILABLE: [&str; 10] = [
+    "permit list",
+    "provisioner status",
+    "puppet last_run_report",
+    "puppet last_run_summary",
+    "puppet locks",
+    "puppet runs",
+    "puppet status",
+    "puppetca list",
+    "puppetca status",
+    "package checkupdates",
+];
+
+/// A program that leaves a mark when it is started.
+struct Canary(TempDir);
+
+impl Canary {
+    fn new() -> Self {
+        let canary = Self(tempfile::tempdir().unwrap());
+        let script = format!("#!/bin/sh\n: > '{}'\n", canary.mark().display());
+        std::fs::write(canary.program(), script).unwrap();
+        let runnable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(canary.program(), runnable).unwrap();
+        let catalog = canary.catalog().to_string();
+        std::fs::write(canary.0.path().join("catalog.json"), catalog).unwrap();
+        canary
+    }
+
+    fn mark(&self) -> PathBuf {
+        self.0.path().join("started")
+    }
+
+    fn program(&self) -> PathBuf {
+        self.0.path().join("canary")
+    }
+
+    /// A catalog whose every command is the program.
+    fn catalog(&self) -> Value {
+        let program = self.program();
+        json!([
+            {"type": "exec", "title": program, "unless": program, "onlyif": program, "refresh": program},
+            {"type": "exec", "title": "guarded", "command": "/bin/true", "onlyif": program, "provider": "shell"},
+            {"type": "service", "title": "canary", "ensure": "running", "provider": "base", "start": program,
+             "stop": program, "status": program, "restart": program, "binary": program},
+            {"type": "file", "title": "/tmp/canary-file", "ensure": "file", "content": "x", "validate_cmd": program},
+            {"type": "package", "title": "canary", "ensure": "installed", "source": program, "install_options": [program]},
+        ])
+    }
+
+    /// What stands in place of one text.
+    fn spellings(&self) -> Vec<String> {
+        let program = self.program().display().to_string();
+        let catalog = self.0.path().join("catalog.json").display().to_string();
+        let mut spellings: Vec<String> = [
+            "",
+            "../../../../..",
+            "file:",
+            "file://",
+            "-",
+            "--",
+            "!",
+            "|",
+        ]
+        .iter()
+        .map(|prefix| format!("{prefix}{program}"))
+        .collect();
+        spellings.extend([
+            format!("$({program})"),
+            format!("`{program}`"),
+            format!("x; {program}"),
+            format!("x\n{program}\n"),
+            format!("x | {program}"),
+            format!("x && {program}"),
+            format!("'; {program} #"),
+            format!("-oProxyCommand={program}"),
+            format!("--use-compress-program={program}"),
+            format!("-Oapt::Update::Pre-Invoke::={program}"),
+            catalog,
+        ]);
+        spellings
+    }
+}
+
+/// One action that its DDL marks as read.
+struct ReadAction {
+    agent: String,
+    action: String,
+    /// The inputs of its first example.
+    sample: Map<String, Value>,
+    inputs: BTreeSet<String>,
+}
+
+fn read_actions() -> Vec<ReadAction> {
+    let mut found = Vec::new();
+    for (agent, text) in BUILTIN {
+        let document: Value = serde_json::from_str(text).unwrap();
+        for action in document["actions"].as_array().unwrap() {
+            if action["class"] != "read" {
+                continue;
+            }
+            let object = |value: &Value| value.as_object().cloned().unwrap_or_default();
+            let more = [
+                "params", "canary", "command", "unless", "onlyif", "provider", "status",
+            ];
+            let more = more.iter().filter(|_| action["additional_input"] == true);
+            let inputs = object(&action["input"]).into_iter().map(|(name, _)| name);
+            found.push(ReadAction {
+                agent: (*agent).to_owned(),
+                action: action["action"].as_str().unwrap().to_owned(),
+                sample: object(&action["examples"][0]["input"]),
+                inputs: inputs.chain(more.map(|name| (*name).to_owned())).collect(),
+            });
+        }
+    }
+    found
+}
+
+impl ReadAction {
+    /// The sample as it is, with each input replaced by each spelling, and with all of them at once.
+    fn tries(&self, canary: &Canary) -> Vec<Map<String, Value>> {
+        let mut tries = vec![self.sample.clone()];
+        let mut values: Vec<Value> = canary.spellings().into_iter().map(Value::from).collect();
+        values.push(canary.catalog().to_string().into());
+        values.push(json!([canary.program()]));
+        values.push(json!({"command": canary.program()}));
+        for value in values {
+            for name in &self.inputs {
+                let mut data = self.sample.clone();
+                data.insert(name.clone(), value.clone());
+                tries.push(data);
+            }
+            tries.push(
+                self.inputs
+                    .iter()
+                    .map(|name| (name.clone(), value.clone()))
+                    .collect(),
+            );
+        }
+        tries
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_read_action_of_any_agent_starts_a_program_that_the_caller_names() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let config = "[requests]\nplain_secrets = true\n[plugins.puppetral]\ndeny_types = []\n";
+    let node = organisation.node("web1.example.com");
+    let mut daemon = Home::new(&organisation, &node, &server.url(), config).start();
+    await_log(&mut daemon, "ready identity=").await;
+    let asker = organisation.caller("rip");
+    let caller = Caller::connect(&organisation, &server, asker).await;
+    let canary = Canary::new();
+    let actions = read_actions();
+    assert!(actions.len() > 40, "{}", actions.len());
+
+    let mut carried_out: BTreeMap<String, usize> = BTreeMap::new();
+    for tried in &actions {
+        let name = format!("{} {}", tried.agent, tried.action);
+        let count = carried_out.entry(name.clone()).or_default();
+        for data in tried.tries(&canary) {
+            let request = Request {
+                agent: Name::parse(&tried.agent).unwrap(),
+                action: Name::parse(&tried.action).unwrap(),
+                data: data.clone(),
+                ..caller.request()
+            };
+            let reply = caller.send(&request).await;
+            *count += usize::from(matches!(reply.statuscode, Status::Ok | Status::Failed));
+            assert!(
+                !canary.mark().exists(),
+                "{name} {data:?} started the canary"
+            );
+        }
+    }
+    let never: Vec<&str> = carried_out
+        .iter()
+        .filter(|(name, count)| **count == 0 && !UNAVAILABLE.contains(&name.as_str()))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert!(never.is_empty(), "no try reached the action: {never:?}");
+}
+
+/// The canary itself works: an action that may run programs starts it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_action_that_may_run_programs_starts_the_canary() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let config = "[plugins.puppetral]\ndeny_types = []\n";
+    let node = organisation.node("web1.example.com");
+    let mut daemon = Home::new(&organisation, &node, &server.url(), config).start();
+    await_log(&mut daemon, "ready identity=").await;
+    let asker = organisation.caller("rip");
+    let caller = Caller::connect(&organisation, &server, asker).await;
+    let canary = Canary::new();
+    let data = json!({"type": "exec", "name": canary.program()});
+    let answer = caller
+        .ask("web1.example.com", "puppetral", "do", data)
+        .await;
+    assert_eq!(answer.reply.statuscode, Status::Ok, "{:?}", answer.reply);
+    assert!(canary.mark().exists());
+}

@@ -1,0 +1,115 @@
+//! Renews the tokens of nodes: finds the names whose token has used a third of its life, signs a new token for the same key, and writes it
+//! where the node reads it.
+//!
+//! The name's entry is changed first, by compare-and-set. A revocation marks the same entry before it is made, so either the renewal sees
+//! the mark, or the revocation sees when the renewed token was issued, and voids it too.
+
+use bytes::Bytes;
+use muster_wire::Millis;
+use muster_wire::enrol::{Entry as NameEntry, issue};
+use muster_wire::identity::Identity;
+use muster_wire::stores;
+use muster_wire::token::encode::IssueError;
+use muster_wire::token::life::TokenLife;
+use muster_wire::token::{KeyPair, Trust};
+
+use crate::names::NameStore;
+use crate::store::{Bucket, StoreError};
+
+/// Why a look for tokens that are due ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum RenewalError {
+    /// A name or a token could not be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No token could be signed.
+    #[error("no token could be signed for the node {node}")]
+    Issue {
+        /// The node.
+        node: Identity,
+        /// Why.
+        #[source]
+        source: IssueError,
+    },
+}
+
+/// What renews tokens.
+#[derive(Debug)]
+pub struct TokenRenewal<'a> {
+    /// The register of names.
+    pub names: &'a NameStore,
+    /// The bucket of trust, which nodes read.
+    pub tokens: &'a Bucket,
+    /// The newest account token. Keys that it revokes are not renewed.
+    pub trust: &'a Trust,
+    /// The key that signs nodes.
+    pub node_role: &'a KeyPair,
+}
+
+impl TokenRenewal<'_> {
+    /// Renews every token that is due, and returns the names.
+    pub async fn renew_due(&self, now: Millis) -> Result<Vec<Identity>, RenewalError> {
+        let mut renewed = Vec::new();
+        for entry in self.names.list().await? {
+            if self.is_due(&entry, now) && self.renew(&entry, now).await? {
+                renewed.push(entry.identity);
+            }
+        }
+        Ok(renewed)
+    }
+
+    fn is_due(&self, entry: &NameEntry, now: Millis) -> bool {
+        entry.is_renewable()
+            && entry.life.is_some_and(|life| life.is_due(now))
+            && !self.trust.has_revocation(&entry.key)
+    }
+
+    /// Whether the token was renewed; not if the entry was changed since it was read, and is not due any more.
+    async fn renew(&self, entry: &NameEntry, now: Millis) -> Result<bool, RenewalError> {
+        let Some(old) = entry.life else {
+            return Ok(false);
+        };
+        let life = TokenLife::beginning(old.lifetime, now);
+        let begin = |held: Option<NameEntry>| match held {
+            Some(mut held) if held.key == entry.key && self.is_due(&held, now) => {
+                held.at = now;
+                held.life = Some(life);
+                (Some(held), true)
+            }
+            _ => (None, false),
+        };
+        if !self.names.edit(&entry.identity, begin).await? {
+            return Ok(false);
+        }
+        let written = self.write(entry, life, now).await;
+        if written.is_err() {
+            // The node still has the old token, so that the next look has to try again.
+            let restore = |held: Option<NameEntry>| match held {
+                Some(mut held) if held.key == entry.key && held.life == Some(life) => {
+                    held.life = Some(old);
+                    (Some(held), ())
+                }
+                _ => (None, ()),
+            };
+            self.names.edit(&entry.identity, restore).await?;
+        }
+        written.map(|()| true)
+    }
+
+    async fn write(
+        &self,
+        entry: &NameEntry,
+        life: TokenLife,
+        now: Millis,
+    ) -> Result<(), RenewalError> {
+        let (name, account) = (&entry.identity, self.trust.account());
+        let token = issue(name, entry.key, account, Some(life), self.node_role, now);
+        let token = token.map_err(|source| RenewalError::Issue {
+            node: name.clone(),
+            source,
+        })?;
+        let key = stores::renewed_token(name.as_str());
+        self.tokens.put(&key, Bytes::from(token)).await?;
+        Ok(())
+    }
+}
