@@ -140,6 +140,9 @@ impl ReadAction {
     /// The sample as it is, with each input replaced by each spelling, and with all of them at once.
     fn tries(&self, canary: &Canary) -> Vec<Map<String, Value>> {
         let mut tries = vec![self.sample.clone()];
+        if self.inputs.is_empty() {
+            return tries;
+        }
         let mut values: Vec<Value> = canary.spellings().into_iter().map(Value::from).collect();
         values.push(canary.catalog().to_string().into());
         values.push(json!([canary.program()]));
@@ -165,14 +168,28 @@ impl ReadAction {
 async fn no_read_action_of_any_agent_starts_a_program_that_the_caller_names() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.broker().await;
-    let config = "[requests]\nplain_secrets = true\n[plugins.puppetral]\ndeny_types = []\n";
+    let config = "[requests]\nplain_secrets = true\n[plugins.puppetral]\ndeny_types = []\n\
+                  [plugins.catalog]\nenabled = true\n[plugins.shell]\nenabled = true\n\
+                  [plugins.provision]\nenabled = true\n";
     let node = organisation.node("web1.example.com");
     let mut daemon = Home::new(&organisation, &node, &server.url(), config).start();
     await_log(&mut daemon, "ready identity=").await;
     let asker = organisation.caller("rip");
     let caller = Caller::connect(&organisation, &server, asker).await;
     let canary = Canary::new();
-    let actions = read_actions();
+    let command = json!({"command": ["/bin/true"]});
+    let started = caller.ask("web1.example.com", "shell", "start", command);
+    let job = started.await.reply.data;
+    let job = job["job"].clone();
+    let mut actions = read_actions();
+    for action in &mut actions {
+        action.sample.extend(
+            action
+                .inputs
+                .get("job")
+                .map(|name| (name.clone(), job.clone())),
+        );
+    }
     assert!(actions.len() > 40, "{}", actions.len());
 
     let mut carried_out: BTreeMap<String, usize> = BTreeMap::new();
