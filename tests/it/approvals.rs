@@ -3,16 +3,19 @@
 use muster_agent::core::Authority;
 use muster_client::{Aim, Call, Draft, Person};
 use muster_tests::organisation::Organisation;
+use muster_tests::rpcd::Home;
 use muster_wire::approval::{Inputs, Proposal};
 use muster_wire::identity::{Identity, Name};
 use muster_wire::reply::Reply;
+use muster_wire::request::Request;
 use muster_wire::sign::{Kind, Signer, seal};
 use muster_wire::status::{Reason, Status};
 use muster_wire::token::Role;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::ask::{World, object};
+use crate::ask::{Caller, World, object};
+use crate::enrolled_names::await_log;
 
 const NODE: &str = "node1.example.net";
 
@@ -278,4 +281,78 @@ async fn a_node_may_demand_it_for_everything_dangerous() {
         .find(|record| record["verdict"] == "started")
         .unwrap();
     assert_eq!(started["approver"], "anna");
+}
+
+/// Every action of the class `root_equivalent` of every built-in agent, and not only those that an author called dangerous.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_root_equivalent_action_takes_a_second_person() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let config = "[policy]\napprove_dangerous = true\n[plugins.catalog]\nenabled = true\n\
+                  [plugins.shell]\nenabled = true\n[plugins.provision]\nenabled = true\n";
+    let node = organisation.node(NODE);
+    let mut daemon = Home::new(&organisation, &node, &server.url(), config).start();
+    await_log(&mut daemon, "ready identity=").await;
+    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let mut denied = Vec::new();
+    for (agent, text) in muster_ddl::BUILTIN {
+        let document: Value = serde_json::from_str(text).unwrap();
+        for action in document["actions"].as_array().unwrap() {
+            if action["class"] != "root_equivalent" {
+                continue;
+            }
+            let name = action["action"].as_str().unwrap();
+            let request = Request {
+                agent: Name::parse(agent).unwrap(),
+                action: Name::parse(name).unwrap(),
+                data: object(action["examples"][0]["input"].clone()),
+                ..caller.request()
+            };
+            let reply = caller.send(&request).await;
+            // The agents of the provisioner and of the certificate authority run on their own hosts.
+            if reply.statuscode == Status::UnknownAction {
+                continue;
+            }
+            let second = "it takes the approval of a second person";
+            assert!(rule(&reply).contains(second), "{agent} {name}: {reply:?}");
+            denied.push(format!("{agent} {name}"));
+        }
+    }
+    for newly in [
+        "shell run",
+        "shell start",
+        "filemgr remove",
+        "package install",
+        "catalog apply",
+        "provision lock",
+    ] {
+        assert!(
+            denied.iter().any(|name| name == newly),
+            "{newly}: {denied:?}"
+        );
+    }
+
+    let data = object(json!({"command": ["/bin/echo", "done"]}));
+    let draft = Draft {
+        agent: Name::parse("shell").unwrap(),
+        action: Name::parse("run").unwrap(),
+        data: data.clone(),
+        ..draft("os")
+    };
+    let rip = person(&organisation, caller.signer.clone());
+    let anna = person(&organisation, organisation.caller("anna"));
+    let approval = anna.approve(&rip.propose(&draft).unwrap()).unwrap();
+    let mut call = Call::new("shell", "run", Aim::Nodes(draft.nodes.clone())).unwrap();
+    (call.data, call.approval) = (data, Some(carried(&approval)));
+    let (mut answers, stats) = caller.call(call).await;
+    let reply = answers
+        .pop_first()
+        .unwrap_or_else(|| panic!("{stats:?}"))
+        .1
+        .reply;
+    assert_eq!(reply.statuscode, Status::Ok, "{reply:?}");
+    assert!(
+        reply.data["stdout"].as_str().unwrap().contains("done"),
+        "{reply:?}"
+    );
 }

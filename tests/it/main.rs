@@ -19,6 +19,7 @@ mod enrolled_names;
 mod external;
 mod faults;
 mod floods;
+mod generated_agents;
 mod hostile;
 mod hostile_agent;
 mod lifecycle;

@@ -153,7 +153,7 @@ fn ddl(agent: &str, language: Language, actions: &[String]) -> Value {
     let output = json!({"message": {"description": "What was said", "display_as": "Message", "type": "string"}});
     let one = |action: &String| {
         let mut declared = json!({"action": action, "description": format!("Describe what {action} does"), "display": "always",
-               "read_only": true, "input": input, "output": output});
+               "class": "read", "read_only": true, "input": input, "output": output});
         if let (true, Some(fields)) = (in_process, declared.as_object_mut()) {
             fields.insert("examples".to_owned(), rust::examples());
         }

@@ -6,8 +6,8 @@ use clap::Args;
 
 /// Examples.
 pub const AFTER: &str = "\
-Nodes demand it where their policy says `approved-by=...`, or for dangerous
-actions. It takes two people: nobody approves what they ask for themselves.
+Nodes demand it where their policy says `approved-by=...`, or for every action
+of the class root_equivalent if `policy.approve_dangerous` is set. It takes two people: nobody approves what they ask for themselves.
 
 Examples:
   rpc package purge package=nginx -C apache --request-approval purge.json

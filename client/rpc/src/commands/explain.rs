@@ -55,6 +55,7 @@ pub fn run(args: &Explain, cx: Context<'_>) -> Result<Exit, Error> {
         agent: ddl.name().to_owned(),
         action: action.name().to_owned(),
         read_only: action.read_only(),
+        class: action.class(),
         target: target.filter.explain(),
         discovery,
         requests: world.messages(&call)?,

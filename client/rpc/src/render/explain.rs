@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use muster_ddl::ActionClass;
 use muster_wire::identity::Identity;
 use muster_wire::request::Request;
 use muster_wire::trace::StageName;
@@ -74,6 +75,9 @@ pub struct Explanation {
     pub action: String,
     /// Whether the action leaves nodes as they were.
     pub read_only: bool,
+    /// What the action can do to a node.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub class: ActionClass,
     /// The filter in English.
     pub target: String,
     /// What finds the nodes; nothing when they are named.
@@ -164,10 +168,10 @@ impl Explanation {
     /// For people; with the signed bytes for those who want details.
     pub fn text(&self, verbose: bool, width: usize) -> String {
         let mut page = Page::default();
-        let kind = if self.read_only {
-            "reads"
-        } else {
-            "changes nodes"
+        let kind = match self.class {
+            ActionClass::Read => "reads",
+            ActionClass::Change => "changes nodes",
+            ActionClass::RootEquivalent => "root-equivalent",
         };
         page.line(format_args!(
             "{} {} ({kind}), of {}",
