@@ -89,6 +89,7 @@ install: ## rpc and rpcd, manual pages and completions, below DESTDIR and PREFIX
 	target/release/rpc completion zsh > $(DESTDIR)$(or $(PREFIX),/usr/local)/share/zsh/site-functions/_rpc
 	target/release/rpc completion fish > $(DESTDIR)$(or $(PREFIX),/usr/local)/share/fish/vendor_completions.d/rpc.fish
 	install -D -m 0644 packaging/rpcd.service $(DESTDIR)/usr/lib/systemd/system/rpcd.service
+	install -D -m 0644 packaging/sysusers.d/muster.conf $(DESTDIR)/usr/lib/sysusers.d/muster.conf
 	install -D -m 0644 packaging/rpcd.service.d/observe.conf $(DESTDIR)$(or $(PREFIX),/usr/local)/share/muster/rpcd.service.d/observe.conf
 
 clean: ## remove what was built

@@ -124,6 +124,15 @@ async fn an_input_does_not_choose_the_action_of_a_generated_shell_agent() {
         assert_eq!(reply.statuscode, Status::Ok, "{data}: {reply:?}");
         assert!(!mark.exists(), "{data}");
     }
+    // Configured as root, as here, it is named.
+    let health = caller
+        .ask(NODE, "rpcutil", "diagnose", json!({}))
+        .await
+        .reply;
+    let is_told = health.data["findings"]
+        .to_string()
+        .contains("agent disk: its programs run as root");
+    assert_eq!(is_told, nix::unistd::geteuid().is_root(), "{health:?}");
     let denied = caller.ask(NODE, "disk", "wipe", json!({})).await.reply;
     assert_eq!(denied.statuscode, Status::Other, "{denied:?}");
     assert!(!mark.exists());
