@@ -3,7 +3,6 @@
 //! What happens is told as it happens: in Puppet's words, or with `--jsonl` a line of JSON for each event. The engine does the work.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,6 +21,8 @@ use muster_engine::{Engine, Foreign, lint};
 use muster_system::command::Cancel;
 use muster_system::real::RealSystem;
 use muster_system::{StateDir, System};
+
+use crate::terminal::{escape_json, printable};
 
 /// Where the engine keeps its state when nothing is said.
 pub const STATE: &str = "/var/lib/muster/engine";
@@ -249,60 +250,5 @@ impl Voice {
                 printable(reason)
             );
         }
-    }
-}
-
-/// Whether a terminal acts on the character instead of showing it: control characters, and those that reorder text.
-fn steers_terminal(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// Catalogs and programs choose these texts: what steers a terminal is escaped, and a further line is indented, so that it cannot look
-/// like one of ours.
-fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' => shown.push_str("\n  "),
-            '\t' => shown.push('\t'),
-            c if steers_terminal(c) => shown.extend(c.escape_unicode()),
-            c => shown.push(c),
-        }
-    }
-    shown
-}
-
-/// The same for a line of JSON, where it means the same. JSON itself escapes only the first control characters.
-fn escape_json(line: &str) -> String {
-    let mut shown = String::with_capacity(line.len());
-    for c in line.chars() {
-        if steers_terminal(c) {
-            let _ = write!(shown, "\\u{:04x}", u32::from(c));
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{escape_json, printable};
-
-    #[test]
-    fn nothing_of_a_catalog_steers_the_terminal_or_looks_like_a_line_of_ours() {
-        let hostile = "a\u{1b}]0;x\u{7}\u{9b}2J\rb\nNotice: forged\u{202e}";
-        assert_eq!(
-            printable(hostile),
-            "a\\u{1b}]0;x\\u{7}\\u{9b}2J\\u{d}b\n  Notice: forged\\u{202e}"
-        );
-        let json = serde_json::to_string(hostile).unwrap();
-        let escaped = escape_json(&json);
-        assert!(
-            escaped.chars().all(|c| !c.is_control() && c != '\u{202e}'),
-            "{escaped:?}"
-        );
-        assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), hostile);
     }
 }

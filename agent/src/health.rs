@@ -158,31 +158,21 @@ fn account_token(core: &Core) -> Option<Finding> {
 /// Whether peers still believe us, and for how long.
 fn own_token(core: &Core) -> Option<Finding> {
     let (now, trust) = (core.clock.now(), core.trust());
-    let finding = |level, message| {
-        Some(Finding {
-            check: "credentials",
-            level,
-            message,
-        })
+    let finding = |level, message| Finding {
+        check: "credentials",
+        level,
+        message,
     };
-    match trust.verify_user(&core.signer.token(), now) {
-        Err(error) => finding(
-            Level::Error,
-            format!("the node's own token is not believed: {error}"),
-        ),
-        Ok(_) => {
-            let life = core.token_life()?;
-            let days = life.left(now) / DAY_SECONDS;
-            let message = || {
-                format!(
-                    "the node's token ends in {days} days and was not renewed; start the enroller, or run `rpc org push`"
-                )
-            };
-            life.is_late(now)
-                .then(message)
-                .and_then(|message| finding(Level::Warning, message))
-        }
+    if let Err(error) = trust.verify_user(&core.signer.token(), now) {
+        let message = format!("the node's own token is not believed: {error}");
+        return Some(finding(Level::Error, message));
     }
+    let life = core.token_life().filter(|life| life.is_late(now))?;
+    let days = life.left(now) / DAY_SECONDS;
+    let message = format!(
+        "the node's token ends in {days} days and was not renewed; start the enroller, or run `rpc org push`"
+    );
+    Some(finding(Level::Warning, message))
 }
 
 fn secrets(config: &Config) -> Option<Finding> {

@@ -39,5 +39,6 @@ pub mod restart;
 pub mod seen;
 mod services;
 mod state_lock;
+pub mod terminal;
 pub mod trust_sync;
 pub mod virtual_nodes;

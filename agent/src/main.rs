@@ -10,6 +10,7 @@ use muster_agent::config::{Config, DEFAULT_PATH, LogFormat};
 use muster_agent::lifecycle::{Ending, LifeError};
 use muster_agent::log_limit::LimitedFormat;
 use muster_agent::newcomer::NewcomerError;
+use muster_agent::terminal::printable;
 use muster_agent::virtual_nodes::command as virtual_nodes;
 use muster_agent::{apply, assemble, lifecycle, memory, restart};
 use muster_host::sandbox::Plan;
@@ -86,7 +87,7 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            report(&format!("rpcd: {error:#}"));
+            report(&format!("rpcd: {}", printable(&format!("{error:#}"))));
             exit_code(&error)
         }
     }

@@ -19,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const FORMER: &str = r#"action=$(sed -n 's/.*"action": *"\([a-z0-9_]*\)".*/\1/p' "$request")"#;
 
 /// Generates the agent `disk` with the actions `status` and `wipe` into the daemon's directory of agents; `wipe` leaves a mark.
+#[expect(clippy::disallowed_types, reason = "starts the real command")]
 async fn generate(home: &Home) {
     let directory = home.path("ddl");
     let arguments = [
@@ -45,9 +46,15 @@ async fn generate(home: &Home) {
     home.write("ddl/disk", &text.replace("wipe) reply", &wiping), 0o755);
     let schema = directory.join("disk.json");
     let mut ddl: Value = serde_json::from_str(&std::fs::read_to_string(&schema).unwrap()).unwrap();
-    for action in ddl["actions"].as_array_mut().unwrap() {
-        action["input"]["opts"] =
-            json!({"prompt": "o", "description": "o", "type": "hash", "optional": true});
+    for number in 0..2 {
+        let inputs = ddl
+            .pointer_mut(&format!("/actions/{number}/input"))
+            .unwrap();
+        let opts = json!({"prompt": "o", "description": "o", "type": "hash", "optional": true});
+        inputs
+            .as_object_mut()
+            .unwrap()
+            .insert("opts".to_owned(), opts);
     }
     home.write("ddl/disk.json", &ddl.to_string(), 0o644);
 }
@@ -55,9 +62,9 @@ async fn generate(home: &Home) {
 async fn offered(caller: &Caller) {
     await_answer("the agent is offered", PATIENCE, async || {
         let inventory = caller.ask(NODE, "rpcutil", "inventory", json!({})).await;
-        let agents = inventory.reply.data["agents"]
-            .as_array()
-            .cloned()
+        let agents = inventory.reply.data.get("agents").cloned();
+        let agents: Vec<Value> = agents
+            .and_then(|agents| agents.as_array().cloned())
             .unwrap_or_default();
         agents.contains(&json!("disk")).then_some(()).ok_or(agents)
     })

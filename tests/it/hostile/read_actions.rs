@@ -115,7 +115,7 @@ fn read_actions() -> Vec<ReadAction> {
     let mut found = Vec::new();
     for (agent, text) in BUILTIN {
         let document: Value = serde_json::from_str(text).unwrap();
-        for action in document["actions"].as_array().unwrap() {
+        for action in document.get("actions").and_then(Value::as_array).unwrap() {
             if action["class"] != "read" {
                 continue;
             }
@@ -128,7 +128,7 @@ fn read_actions() -> Vec<ReadAction> {
             found.push(ReadAction {
                 agent: (*agent).to_owned(),
                 action: action["action"].as_str().unwrap().to_owned(),
-                sample: object(&action["examples"][0]["input"]),
+                sample: object(action.pointer("/examples/0/input").unwrap_or(&Value::Null)),
                 inputs: inputs.chain(more.map(|name| (*name).to_owned())).collect(),
             });
         }

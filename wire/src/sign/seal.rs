@@ -77,13 +77,14 @@ impl Signer {
     /// A signer with these credentials. Their name must be an identity.
     pub fn new(creds: Creds) -> Result<Self, NameError> {
         let identity = Identity::parse(&creds.claims().name)?;
+        let (text, claims, key) = creds.into_parts();
         let current = CurrentToken {
-            text: creds.jwt().into(),
-            claims: Arc::new(creds.claims().clone()),
+            text: text.into(),
+            claims: Arc::new(claims),
         };
         Ok(Self {
             identity,
-            key: creds.key().clone(),
+            key,
             current: Arc::new(RwLock::new(current)),
         })
     }

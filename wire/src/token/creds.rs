@@ -125,6 +125,11 @@ impl Creds {
         &self.claims
     }
 
+    /// The token, what it says, and the key.
+    pub fn into_parts(self) -> (String, Claims<User>, KeyPair) {
+        (self.jwt, self.claims, self.key)
+    }
+
     /// The key.
     pub fn key(&self) -> &KeyPair {
         &self.key

@@ -13,7 +13,7 @@ use muster_wire::token::life::TokenLife;
 use muster_wire::token::{Seconds, Trust};
 
 use super::push::PushError;
-use super::{Key, Kind, Lock, Organisation, OrganisationError, Record, State, ledger};
+use super::{Key, Kind, Lock, Organisation, Record, State, ledger};
 
 impl Organisation {
     /// Renews every node's token of which a third of its life is over; returns the nodes. The broker has the names, so `push_names` comes
@@ -64,8 +64,7 @@ impl Organisation {
                 && let Some(known) = newest.get(&record.key.to_string())
                 && record.expires.is_some_and(|expires| expires > *known)
             {
-                ledger::append(&self.layout().ledger(), &record)
-                    .map_err(OrganisationError::from)?;
+                ledger::append(&self.layout().ledger(), &record)?;
             }
         }
         Ok(())

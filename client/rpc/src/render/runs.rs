@@ -411,6 +411,17 @@ mod tests {
         let texts = [&good, &bad, &nobody].map(|runs| plain(&summary(runs)));
         assert!(texts.iter().all(|text| is_within_width(text)), "{texts:#?}");
         insta::assert_snapshot!("puppet_runs", texts.join("\n---\n"));
+        // Nothing ran, under a limit: nothing is said of the limit.
+        let mut busy = runs(vec![(
+            "web1",
+            outcome(1, serde_json::json!({"class": "locked"})),
+        )]);
+        busy.limit = Some(1);
+        let told = plain(&summary(&busy));
+        assert!(
+            told.contains("Nobody ran") && !told.contains("limit of"),
+            "{told}"
+        );
         let halts = [
             Halt::Canary {
                 bad: 1,

@@ -1,0 +1,58 @@
+//! Texts of others on a terminal: what would steer it is escaped.
+
+use std::fmt::Write as _;
+
+/// Whether a terminal acts on the character instead of showing it: control characters, and those that reorder text.
+fn steers_terminal(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Catalogs and programs choose these texts: what steers a terminal is escaped, and a further line is indented, so that it cannot look
+/// like one of ours.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => shown.push_str("\n  "),
+            '\t' => shown.push('\t'),
+            c if steers_terminal(c) => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// The same for a line of JSON, where it means the same. JSON itself escapes only the first control characters.
+pub(crate) fn escape_json(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    for c in line.chars() {
+        if steers_terminal(c) {
+            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{escape_json, printable};
+
+    #[test]
+    fn nothing_of_a_catalog_steers_the_terminal_or_looks_like_a_line_of_ours() {
+        let hostile = "a\u{1b}]0;x\u{7}\u{9b}2J\rb\nNotice: forged\u{202e}";
+        assert_eq!(
+            printable(hostile),
+            "a\\u{1b}]0;x\\u{7}\\u{9b}2J\\u{d}b\n  Notice: forged\\u{202e}"
+        );
+        let json = serde_json::to_string(hostile).unwrap();
+        let escaped = escape_json(&json);
+        assert!(
+            escaped.chars().all(|c| !c.is_control() && c != '\u{202e}'),
+            "{escaped:?}"
+        );
+        assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), hostile);
+    }
+}
