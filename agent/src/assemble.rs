@@ -2,10 +2,11 @@
 //!
 //! Everything that can be wrong with a node's set-up is found here, before anything is connected.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use muster_api::system::System;
 use muster_api::system::error::chain;
@@ -253,8 +254,12 @@ pub fn assemble(config: &Config, config_file: &Path) -> Result<Assembled, Assemb
     });
     core.health().set("policies", Level::Error, &problems);
     let max_age = config.trust.max_age;
-    core.trust_freshness()
-        .set_max_age((!max_age.is_zero()).then_some(max_age));
+    if !max_age.is_zero() {
+        core.trust_freshness().set_max_age(Some(max_age));
+        if let Some(at) = modified(&kept_confirmation(config)) {
+            core.trust_freshness().set_confirmed_before(at);
+        }
+    }
     reload_facts(&core, &*host);
     let puppet = puppet.resident(Arc::clone(&core.system));
     Ok(Assembled {
@@ -323,6 +328,18 @@ fn audit_options(config: &Config, signer: &Signer, trust: &Trust) -> audit::Opti
 /// Where a changed account token is kept.
 pub fn kept_trust(config: &Config) -> PathBuf {
     config.paths.state.join("account.jwt")
+}
+
+/// An empty file, written when the account token was last confirmed to be the newest: a restart makes no token fresher.
+pub(crate) fn kept_confirmation(config: &Config) -> PathBuf {
+    config.paths.state.join("account.confirmed")
+}
+
+/// When a file was last written, if there is one.
+fn modified(path: &Path) -> Option<Millis> {
+    let modified = fs::metadata(path).and_then(|found| found.modified()).ok()?;
+    let since = modified.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok()
 }
 
 /// Where a renewed token of the node is kept. Its key stays where the credentials are.

@@ -346,6 +346,8 @@ async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
         let (path, token) = match change {
             TokenChange::Account(token) => (assemble::kept_trust(&config), token),
             TokenChange::Own(token) => (assemble::kept_token(&config), token),
+            // Its time is what counts.
+            TokenChange::Confirmed => (assemble::kept_confirmation(&config), String::new()),
         };
         let fresh = path.with_extension("new");
         let written = async {

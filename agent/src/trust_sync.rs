@@ -47,10 +47,10 @@ pub struct TrustFreshness {
 }
 
 impl TrustFreshness {
-    /// Begins now.
-    pub(crate) fn starting_at(now: Millis) -> Self {
+    /// Last confirmed at this time.
+    pub(crate) fn starting_at(confirmed_at: Millis) -> Self {
         Self {
-            confirmed_at: AtomicU64::new(now),
+            confirmed_at: AtomicU64::new(confirmed_at),
             ..Self::default()
         }
     }
@@ -59,6 +59,15 @@ impl TrustFreshness {
     pub fn set_max_age(&self, max_age: Option<Duration>) {
         let millis = max_age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
         self.max_age.store(millis, Ordering::Release);
+    }
+
+    fn has_max_age(&self) -> bool {
+        self.max_age.load(Ordering::Acquire) != 0
+    }
+
+    /// An earlier daemon confirmed the token at this time, and this one has not.
+    pub(crate) fn set_confirmed_before(&self, at: Millis) {
+        self.confirmed_at.fetch_min(at, Ordering::AcqRel);
     }
 
     /// When the token was last confirmed.
@@ -111,6 +120,8 @@ pub enum TokenChange {
     Account(String),
     /// The node's own.
     Own(String),
+    /// No other: the known account token was confirmed to be the newest. Only with a greatest age.
+    Confirmed,
 }
 
 /// Why a renewed token of the node was not taken over.
@@ -203,6 +214,9 @@ impl TrustSync {
         match self.take_newest(spread).await {
             Ok(taken) => {
                 freshness.confirm(self.core.now());
+                if freshness.has_max_age() {
+                    let _ = self.changed.try_send(TokenChange::Confirmed);
+                }
                 if taken {
                     tracing::info!("took over the account's newest token");
                 }

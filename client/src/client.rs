@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::Instant;
 
 use muster_bus::{Bus, Options, Secret, Server, TrustLookupError};
 use muster_wire::identity::{Identity, Name};
@@ -68,6 +69,7 @@ impl Client {
                 bus,
                 signer,
                 trust,
+                trust_checked: Mutex::new(Instant::now()),
                 tokens,
                 collective,
                 window,
@@ -79,13 +81,7 @@ impl Client {
     /// Takes over the account's newest token, if the fleet's bucket of trust names one: what it revokes is refused from then on. Returns
     /// whether there was a newer one.
     pub async fn refresh_trust(&self) -> Result<bool, TrustLookupError> {
-        let head = self.party.bus.account_head().await?;
-        let known = self.party.trust();
-        let Some(newer) = self.party.bus.newer_account(&known, &head).await? else {
-            return Ok(false);
-        };
-        self.party.set_trust(newer);
-        Ok(true)
+        self.party.refresh_trust().await
     }
 
     /// The account token that is trusted.
@@ -126,6 +122,7 @@ impl Client {
         let (sender, receiver) = mpsc::channel(1024);
         let party = Arc::clone(&self.party);
         tokio::spawn(async move {
+            party.refresh_old_trust().await;
             if let Err(error) = gather::run(&party, call, &sender).await {
                 // Nobody is listening any more: then nobody misses it.
                 let _ = sender.send(Event::Failed(error)).await;

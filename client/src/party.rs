@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use muster_bus::Bus;
+use muster_bus::{Bus, TrustLookupError};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, Name};
 use muster_wire::sign::Signer;
@@ -14,11 +14,16 @@ use muster_wire::token::{PublicKey, Role, TokenCache, Trust, Verified};
 use crate::discovery::Window;
 use crate::error::ClientError;
 
+/// How old what is known of the account token may be when a call begins.
+const TRUST_INTERVAL: Duration = Duration::from_mins(5);
+
 #[derive(Debug)]
 pub(crate) struct Party {
     pub(crate) bus: Bus,
     pub(crate) signer: Signer,
     pub(crate) trust: RwLock<Arc<Trust>>,
+    /// When the newest account token was last asked for.
+    pub(crate) trust_checked: Mutex<Instant>,
     pub(crate) tokens: TokenCache,
     pub(crate) collective: Name,
     pub(crate) window: Window,
@@ -40,7 +45,7 @@ impl Party {
     pub(crate) fn note(&self, sender: &Arc<Verified>) {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         match keys.get(&sender.identity) {
-            Some(known) if known.key == sender.key => {}
+            Some(known) if known.key == sender.key && known.issued_at >= sender.issued_at => {}
             Some(known) if known.role == Role::Node && sender.role != Role::Node => {}
             _ => drop(keys.insert(sender.identity.clone(), Arc::clone(sender))),
         }
@@ -48,6 +53,41 @@ impl Party {
 
     pub(crate) fn trust(&self) -> Arc<Trust> {
         Arc::clone(&self.trust.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes over the account's newest token, if the fleet's bucket of trust names one. Returns whether there was a newer one.
+    pub(crate) async fn refresh_trust(&self) -> Result<bool, TrustLookupError> {
+        self.note_trust_check();
+        let head = self.bus.account_head().await?;
+        let known = self.trust();
+        let Some(newer) = self.bus.newer_account(&known, &head).await? else {
+            return Ok(false);
+        };
+        self.set_trust(newer);
+        Ok(true)
+    }
+
+    /// The same, if that was not done for a while: a client that runs for hours learns of revocations, too.
+    pub(crate) async fn refresh_old_trust(&self) {
+        if self.last_trust_check().elapsed() >= TRUST_INTERVAL {
+            // The broker itself refuses revoked parties, so a bucket that cannot be read stops no call.
+            let _ = self.refresh_trust().await;
+        }
+    }
+
+    fn last_trust_check(&self) -> Instant {
+        *self
+            .trust_checked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_trust_check(&self) {
+        let mut checked = self
+            .trust_checked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *checked = Instant::now();
     }
 
     /// Trusts a newer account token from now on. What was verified under the old one is verified again.

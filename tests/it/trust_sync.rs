@@ -8,12 +8,14 @@ use muster_agent::clock::Clock;
 use muster_api::{Finding, Node as _};
 use muster_client::{Client, Window};
 use muster_tests::fleet::{Blueprint, TestNode};
-use muster_tests::organisation::connect;
+use muster_tests::organisation::{Organisation, connect};
+use muster_tests::rpcd::Home;
 use muster_tests::{await_state, now};
 use muster_wire::request::Request;
 use muster_wire::status::{Reason, Status};
 
 use crate::ask::{Caller, World};
+use crate::enrolled_names::await_log;
 
 #[tokio::test]
 async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
@@ -105,6 +107,35 @@ async fn a_node_that_cannot_learn_the_newest_token_refuses_after_the_configured_
     );
     assert!(
         reply.statusmsg.contains("trust.max_age_seconds"),
+        "{reply:?}"
+    );
+}
+
+/// What was confirmed last before a restart counts: who can restart a daemon, or cut it off, gains no time by that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_makes_no_token_fresher() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.broker().await;
+    let config = "[trust]\nmax_age_seconds = 3600\n";
+    let node = organisation.node("web1.example.com");
+    let home = Home::new(&organisation, &node, &server.url(), config);
+    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let mut fresh = home.clone().start();
+    await_log(&mut fresh, "ready identity=").await;
+    assert_eq!(caller.send(&caller.request()).await.statuscode, Status::Ok);
+    drop(fresh);
+    home.write("state/account.confirmed", "", 0o644);
+    let confirmed = std::fs::File::options()
+        .append(true)
+        .open(home.path("state/account.confirmed"))
+        .unwrap();
+    let before = std::time::SystemTime::now() - Duration::from_hours(2);
+    confirmed.set_modified(before).unwrap();
+    let mut again = home.start();
+    await_log(&mut again, "ready identity=").await;
+    let reply = caller.send(&caller.request()).await;
+    assert!(
+        matches!(reply.reason, Some(Reason::Expired { .. })),
         "{reply:?}"
     );
 }
