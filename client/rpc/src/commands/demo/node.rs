@@ -1,5 +1,6 @@
 //! Writes what a node of the demonstration needs: its configuration, and a machine of its own in a directory.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +37,19 @@ struct Log {
 #[derive(Debug, Serialize)]
 struct Plugins {
     puppetral: Puppetral,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    external: Option<External>,
+}
+
+/// A demonstration of root's is below root's home, where no unprivileged user reaches the programs of external agents.
+#[derive(Debug, Serialize)]
+struct External {
+    agents: BTreeMap<&'static str, ExternalAgent>,
+}
+
+#[derive(Debug, Serialize)]
+struct ExternalAgent {
+    user: &'static str,
 }
 
 /// A scratch root may have every type tried on it, `exec` too; a real node refuses that one unless it is told otherwise.
@@ -44,13 +58,19 @@ struct Puppetral {
     deny_types: [&'static str; 0],
 }
 
-const EXTRA: Extra = Extra {
-    paths: PATHS,
-    plugins: Plugins {
-        puppetral: Puppetral { deny_types: [] },
-    },
-    log: None,
-};
+fn extra(log: Option<Log>) -> Extra {
+    let as_root = || External {
+        agents: BTreeMap::from([("*", ExternalAgent { user: "root" })]),
+    };
+    Extra {
+        paths: PATHS,
+        plugins: Plugins {
+            puppetral: Puppetral { deny_types: [] },
+            external: nix::unistd::geteuid().is_root().then(as_root),
+        },
+        log,
+    }
+}
 
 #[derive(Debug, Serialize)]
 struct Paths {
@@ -116,7 +136,7 @@ pub fn make(
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
     let issued = organisation.issue(lock, &order(&member.name), now)?;
-    organisation.bundle_node(directory, &issued.creds, &member.name, EXTRA)?;
+    organisation.bundle_node(directory, &issued.creds, &member.name, extra(None))?;
     for below in [PATHS.state, PATHS.facts_d, PATHS.policies, PATHS.ddls] {
         files::private_directory(&directory.join(below))?;
     }
@@ -153,10 +173,7 @@ pub fn make_host(
 ) -> Result<PathBuf, DemoError> {
     let order = order(name);
     let issued = organisation.issue(lock, &order, now)?;
-    let extra = Extra {
-        log: Some(Log { level: "warn" }),
-        ..EXTRA
-    };
+    let extra = extra(Some(Log { level: "warn" }));
     organisation.bundle_node(directory, &issued.creds, name, extra)?;
     for below in [PATHS.state, PATHS.policies] {
         files::private_directory(&directory.join(below))?;
