@@ -1,6 +1,6 @@
 //! Issues credentials. They are recorded before they are written: nobody has a key that cannot be found and revoked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -65,6 +65,15 @@ impl Organisation {
     /// Everybody who was ever given credentials.
     pub fn records(&self) -> Result<Vec<Record>, OrganisationError> {
         ledger::read(&self.layout().ledger())
+    }
+
+    /// The newest record of each key: every renewal of a node's token has a record of its own.
+    pub fn newest_records(&self) -> Result<Vec<Record>, OrganisationError> {
+        let mut newest: BTreeMap<PublicKey, Record> = BTreeMap::new();
+        for record in self.records()? {
+            newest.insert(record.key, record);
+        }
+        Ok(newest.into_values().collect())
     }
 
     /// Makes credentials, records them, and writes them where only their owner can read them.

@@ -64,7 +64,7 @@ impl Row {
 /// Runs it.
 pub fn run(args: &List, organisation: &Organisation, printer: &Printer) -> Result<Exit, Error> {
     let trusts = organisation.trusts()?;
-    let mut records = organisation.records()?;
+    let mut records = organisation.newest_records()?;
     records.sort_by(|a, b| (a.kind, &a.name, a.issued_at).cmp(&(b.kind, &b.name, b.issued_at)));
     let now = clock::now() / 1000;
     let rows = records.iter().map(|record| Row::new(record, &trusts, now));

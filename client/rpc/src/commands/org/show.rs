@@ -78,7 +78,7 @@ pub fn run(args: &Show, organisation: &Organisation, printer: &Printer) -> Resul
         };
         return print_organisation(&document, args.json, printer);
     };
-    let records = organisation.records()?;
+    let records = organisation.newest_records()?;
     let found = ledger::find(&records, name.as_str(), args.kind)?;
     let now = clock::now() / 1000;
     let documents = found
